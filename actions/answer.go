@@ -1,0 +1,12 @@
+package actions
+
+// Answer answers the call. Actions that need media answer by themselves, so it is only needed to answer earlier.
+type Answer struct{ Base }
+
+// Verb returns "answer".
+func (*Answer) Verb() string { return "answer" }
+
+func (*Answer) fields() []field { return nil }
+
+// MarshalJSON writes the canonical form.
+func (a *Answer) MarshalJSON() ([]byte, error) { return marshalAction(a) }
