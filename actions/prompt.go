@@ -23,6 +23,9 @@ func (t prompt) decode(p *parser, n *node) error {
 	if err != nil {
 		return err
 	}
+	if len(list) == 0 {
+		list = nil // an empty prompt is no prompt, in the canonical form too
+	}
 	*t.to = list
 	return nil
 }
