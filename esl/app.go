@@ -1,0 +1,203 @@
+package esl
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// App is a dialplan application with its argument, ready for [Node.Execute]. Only the builders of this package make one, so that no text
+// reaches the switch where it would be read as syntax.
+type App struct {
+	name, args string
+}
+
+// Name is the application's name as the switch knows it.
+func (a App) Name() string { return a.name }
+
+// Args is the application's argument as the switch will get it.
+func (a App) Args() string { return a.args }
+
+// Answer answers the call.
+func Answer() App { return App{name: "answer"} }
+
+// PreAnswer opens early media (183) without answering.
+func PreAnswer() App { return App{name: "pre_answer"} }
+
+// RingReady tells the caller that the phone rings (180).
+func RingReady() App { return App{name: "ring_ready"} }
+
+// Park leaves the channel to its controller.
+func Park() App { return App{name: "park"} }
+
+// Echo sends the caller's own media back.
+func Echo() App { return App{name: "echo"} }
+
+// FlushDTMF forgets the digits that the caller typed ahead.
+func FlushDTMF() App { return App{name: "flush_dtmf"} }
+
+// Beep plays the tone that announces a recording: 640 Hz for half a second.
+func Beep() App { return App{name: "playback", args: "tone_stream://%(500,0,640)"} }
+
+// Sleep waits. FreeSWITCH counts in milliseconds.
+func Sleep(d time.Duration) (App, error) {
+	ms, err := milliseconds("duration", d, time.Millisecond, 24*time.Hour)
+	return App{name: "sleep", args: ms}, err
+}
+
+// Silence plays comfort silence: unlike [Sleep] it keeps media flowing towards the caller.
+func Silence(d time.Duration) (App, error) {
+	ms, err := milliseconds("duration", d, time.Millisecond, 24*time.Hour)
+	return App{name: "playback", args: "silence_stream://" + ms}, err
+}
+
+const maxSpeechBytes = 16 << 10
+
+// Speak says a text with a speech engine (mod_dptools.c, speak_function: with engine, voice and text given, the text is taken as it stands).
+// What the switch would take for syntax but a listener would not hear is removed from the text: line breaks become blanks, leading braces,
+// which would be parameters for the engine (switch_core_speech.c), go, and "${" is broken up by a blank.
+func Speak(engine, voice, text string) (App, error) {
+	if err := checkPattern("engine", engine, wordPattern, "1 to 64 letters, digits, '-' or '_'"); err != nil {
+		return App{}, err
+	}
+	if err := checkPattern("voice", voice, wordPattern, "1 to 64 letters, digits, '-' or '_'"); err != nil {
+		return App{}, err
+	}
+	spoken, err := speech(text)
+	if err != nil {
+		return App{}, err
+	}
+	return App{name: "speak", args: engine + "|" + voice + "|" + spoken}, nil
+}
+
+// speech makes a text harmless wherever FreeSWITCH takes one to be spoken.
+func speech(text string) (string, error) {
+	text = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ").Replace(text)
+	text = strings.TrimLeft(text, " {")
+	text = strings.TrimRight(text, " ")
+	if text == "" {
+		return "", refuse("text", "holds nothing to say")
+	}
+	if err := checkText("text", text, maxSpeechBytes); err != nil {
+		return "", err
+	}
+	// A backslash says nothing either, but makes FreeSWITCH decode the whole argument where expansion is on
+	// (switch_utils.h, switch_string_has_escaped_data).
+	text = strings.ReplaceAll(text, `\`, " ")
+	for hasExpansion(text) {
+		text = strings.ReplaceAll(text, "${", "$ {")
+	}
+	return text, nil
+}
+
+// Playback plays files of ours, one after the other.
+func Playback(files ...string) (App, error) {
+	if len(files) == 0 {
+		return App{}, refuse("files", "must name at least one file")
+	}
+	for _, f := range files {
+		if err := checkFile("files", f); err != nil {
+			return App{}, err
+		}
+	}
+	if len(files) == 1 {
+		return App{name: "playback", args: files[0]}, nil
+	}
+	return App{name: "playback", args: "file_string://" + strings.Join(files, "!")}, nil
+}
+
+// Record records the caller into a file, until max has passed, or nothing louder than threshold was heard for silence (0: for ever), or the
+// caller presses one of the channel's playback_terminators. FreeSWITCH counts all times in seconds.
+func Record(path string, limit time.Duration, threshold int, silence time.Duration) (App, error) {
+	if err := checkFile("path", path); err != nil {
+		return App{}, err
+	}
+	seconds, err := wholeSeconds("max", limit, time.Second, 24*time.Hour)
+	if err != nil {
+		return App{}, err
+	}
+	args := path + " " + seconds
+	if silence > 0 {
+		if threshold < 0 || threshold > 32767 {
+			return App{}, refuse("silence_threshold", "must be from 0 to 32767")
+		}
+		hits, err := wholeSeconds("silence", silence, time.Second, time.Hour)
+		if err != nil {
+			return App{}, err
+		}
+		args += " " + strconv.Itoa(threshold) + " " + hits
+	}
+	return App{name: "record", args: args}, nil
+}
+
+// RecordSession records both sides of the call into a file while other applications go on, until [StopRecordSession] or the end of the call.
+func RecordSession(path string) (App, error) {
+	if err := checkFile("path", path); err != nil {
+		return App{}, err
+	}
+	return App{name: "record_session", args: path}, nil
+}
+
+// StopRecordSession ends what [RecordSession] began.
+func StopRecordSession(path string) (App, error) {
+	if err := checkFile("path", path); err != nil {
+		return App{}, err
+	}
+	return App{name: "stop_record_session", args: path}, nil
+}
+
+// SendDTMF sends digits (0–9, A–D, *, #; w and W pause half a second and a second), each for the length of tone.
+func SendDTMF(digits string, tone time.Duration) (App, error) {
+	if err := checkPattern("digits", digits, dtmfPattern, "1 to 128 of 0-9 A-D * # w W"); err != nil {
+		return App{}, err
+	}
+	if tone == 0 {
+		return App{name: "send_dtmf", args: digits}, nil
+	}
+	ms, err := milliseconds("tone", tone, 50*time.Millisecond, 2*time.Second)
+	return App{name: "send_dtmf", args: digits + "@" + ms}, err
+}
+
+// Bridge calls another party and joins it to the channel.
+func Bridge(d DialString) App { return App{name: "bridge", args: d.text} }
+
+// Respond refuses an unanswered SIP call with a status from 300 to 699. The channel ends with it.
+func Respond(code int) (App, error) {
+	if code < 300 || code > 699 {
+		return App{}, refuse("sip_code", "must be from 300 to 699")
+	}
+	return App{name: "respond", args: strconv.Itoa(code)}, nil
+}
+
+// HangupApp hangs up in turn, after the applications queued before it. To end a call at once use [Node.Kill].
+func HangupApp(cause string) (App, error) {
+	if err := checkCause(cause); err != nil {
+		return App{}, err
+	}
+	return App{name: "hangup", args: cause}, nil
+}
+
+// SchedHangupApp makes the switch itself end the call after a time, with nobody else alive.
+func SchedHangupApp(after time.Duration, cause string) (App, error) {
+	if err := checkCause(cause); err != nil {
+		return App{}, err
+	}
+	seconds, err := wholeSeconds("after", after, time.Second, 30*24*time.Hour)
+	return App{name: "sched_hangup", args: "+" + seconds + " " + cause}, err
+}
+
+// milliseconds writes a duration, which must lie between least and most.
+func milliseconds(field string, d, least, most time.Duration) (string, error) {
+	if d < least || d > most {
+		return "", refuse(field, "must be from %s to %s", least, most)
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10), nil
+}
+
+// wholeSeconds writes a duration rounded up to seconds: a limit is never shorter than asked for.
+func wholeSeconds(field string, d, least, most time.Duration) (string, error) {
+	if d < least || d > most {
+		return "", refuse(field, "must be from %s to %s", least, most)
+	}
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10), nil
+}

@@ -1,0 +1,176 @@
+package esl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/percipia/eslgo"
+)
+
+// commandConn is the connection that only sends commands. FreeSWITCH answers strictly in the order of the commands, so replies are matched first
+// in, first out; a command whose caller went away keeps its place, or every later caller would get its predecessor's reply.
+type commandConn struct {
+	conn   *connection
+	window chan struct{} // one token per command that is sent and not answered
+	out    chan message  // never blocks: as large as the window
+
+	mu      sync.Mutex
+	pending []*pending
+	closed  error
+}
+
+// pending is a command that waits for its reply.
+type pending struct {
+	label     string
+	reply     chan frame
+	abandoned time.Time // when the caller stopped waiting; zero while it waits. Guarded by commandConn.mu
+}
+
+func newCommandConn(conn *connection, window int) *commandConn {
+	return &commandConn{conn: conn, window: make(chan struct{}, window), out: make(chan message, window)}
+}
+
+// do sends a message and waits for its reply, which may be a refusal (*CommandError).
+func (c *commandConn) do(ctx context.Context, m message) (frame, error) {
+	select {
+	case c.window <- struct{}{}:
+	case <-ctx.Done():
+		return frame{}, fmt.Errorf("esl: %s: waiting to send: %w", m.label, context.Cause(ctx))
+	}
+	p := &pending{label: m.label, reply: make(chan frame, 1)}
+	c.mu.Lock()
+	if c.closed != nil {
+		c.mu.Unlock()
+		<-c.window
+		return frame{}, fmt.Errorf("esl: %s: %w: %w", m.label, ErrDown, c.closed)
+	}
+	c.pending = append(c.pending, p)
+	c.out <- m
+	c.mu.Unlock()
+
+	select {
+	case f, ok := <-p.reply:
+		if !ok {
+			return frame{}, fmt.Errorf("esl: %s: %w: %w: %w", m.label, ErrDown, ErrNoReply, c.err())
+		}
+		return f, f.refusal(m.label)
+	case <-ctx.Done():
+		c.mu.Lock()
+		p.abandoned = time.Now()
+		c.mu.Unlock()
+		return frame{}, fmt.Errorf("esl: %s: %w: %w", m.label, ErrNoReply, context.Cause(ctx))
+	}
+}
+
+// write sends the messages, each in one write, until the connection is closed.
+func (c *commandConn) write(ctx context.Context) error {
+	for {
+		select {
+		case m := <-c.out:
+			if _, err := io.WriteString(c.conn, m.text); err != nil {
+				return fmt.Errorf("send %s: %w", m.label, err)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// read gives each reply to the oldest command, until the connection ends.
+func (c *commandConn) read() error {
+	for {
+		f, err := c.conn.frames.read()
+		if err != nil {
+			return ended("command", err)
+		}
+		switch f.kind {
+		case eslgo.TypeReply, eslgo.TypeAPIResponse:
+			if err := c.resolve(f); err != nil {
+				return err
+			}
+		case eslgo.TypeDisconnect, typeRudeRejection:
+			return fmt.Errorf("command connection: %w", ErrDisconnected)
+		}
+	}
+}
+
+func (c *commandConn) resolve(f frame) error {
+	c.mu.Lock()
+	if len(c.pending) == 0 {
+		c.mu.Unlock()
+		return fmt.Errorf("%w: reply without command", ErrFrame)
+	}
+	p := c.pending[0]
+	c.pending[0] = nil
+	c.pending = c.pending[1:]
+	c.mu.Unlock()
+	p.reply <- f
+	<-c.window
+	return nil
+}
+
+// stalled returns the command that has kept the connection for longer than limit after its caller gave up, or empty. Only the oldest one matters:
+// FreeSWITCH works on no other.
+func (c *commandConn) stalled(now time.Time, limit time.Duration) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) == 0 || c.pending[0].abandoned.IsZero() || now.Sub(c.pending[0].abandoned) <= limit {
+		return ""
+	}
+	return c.pending[0].label
+}
+
+// idle reports whether no command waits for a reply.
+func (c *commandConn) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pending) == 0
+}
+
+// close ends all waiting and refuses what comes later.
+func (c *commandConn) close(cause error) {
+	c.mu.Lock()
+	if c.closed != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = cause
+	waiting := c.pending
+	c.pending = nil
+	c.mu.Unlock()
+	for _, p := range waiting {
+		close(p.reply)
+		<-c.window
+	}
+}
+
+func (c *commandConn) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// refusal is the error that a reply stands for, if it does.
+func (f *frame) refusal(label string) error {
+	text := f.body
+	if f.kind == eslgo.TypeReply {
+		text = f.replyText()
+	}
+	if strings.HasPrefix(text, "-ERR") || strings.HasPrefix(text, "-USAGE") {
+		return &CommandError{Command: label, Reply: strings.TrimSpace(text)}
+	}
+	return nil
+}
+
+// ended words the end of a connection.
+func ended(which string, err error) error {
+	if errors.Is(err, io.EOF) {
+		err = ErrDisconnected
+	}
+	return fmt.Errorf("%s connection: %w", which, err)
+}

@@ -1,0 +1,129 @@
+package esl
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Kill ends a channel at once, whatever runs on it.
+func (n *Node) Kill(ctx context.Context, channel, cause string) error {
+	if err := checkID("channel_id", channel); err != nil {
+		return err
+	}
+	if err := checkCause(cause); err != nil {
+		return err
+	}
+	_, err := n.api(ctx, "uuid_kill", channel+" "+cause)
+	return err
+}
+
+// Break interrupts what plays on a channel and forgets the applications that wait there; they never complete.
+func (n *Node) Break(ctx context.Context, channel string) error {
+	if err := checkID("channel_id", channel); err != nil {
+		return err
+	}
+	_, err := n.api(ctx, "uuid_break", channel+" all")
+	if err == nil {
+		// The flushed applications raise no event that would give their slots back.
+		n.inflight.clear(channel)
+	}
+	return err
+}
+
+// SetVariable sets a channel variable; an empty value unsets it. A value cannot hold "${", which an application that reads it would expand.
+func (n *Node) SetVariable(ctx context.Context, channel, name, value string) error {
+	args, err := setVariableArgs(channel, name, value)
+	if err != nil {
+		return err
+	}
+	_, err = n.api(ctx, "uuid_setvar", args)
+	return err
+}
+
+// setVariableArgs writes three words, of which the value is unescaped once (mod_commands.c, uuid_setvar_function).
+func setVariableArgs(channel, name, value string) (string, error) {
+	if err := checkID("channel_id", channel); err != nil {
+		return "", err
+	}
+	if err := checkVariableName("name", name); err != nil {
+		return "", err
+	}
+	if err := checkText("value", value, maxVariableBytes); err != nil {
+		return "", err
+	}
+	if hasExpansion(value) {
+		return "", refuse("value", "holds ${, which the switch would expand")
+	}
+	if value == "" {
+		return channel + " " + name, nil
+	}
+	return channel + " " + name + " " + escapeWord(value), nil
+}
+
+// SchedHangup makes the switch end a channel after a time, with nobody else alive.
+func (n *Node) SchedHangup(ctx context.Context, channel string, after time.Duration, cause string) error {
+	if err := checkID("channel_id", channel); err != nil {
+		return err
+	}
+	if err := checkCause(cause); err != nil {
+		return err
+	}
+	seconds, err := wholeSeconds("after", after, time.Second, 30*24*time.Hour)
+	if err != nil {
+		return err
+	}
+	_, err = n.api(ctx, "sched_hangup", "+"+seconds+" "+channel+" "+cause)
+	return err
+}
+
+// RecordStart records both sides of a channel into a file, from now on.
+func (n *Node) RecordStart(ctx context.Context, channel, path string) error {
+	return n.record(ctx, channel, "start", path)
+}
+
+// RecordStop ends what RecordStart began.
+func (n *Node) RecordStop(ctx context.Context, channel, path string) error {
+	return n.record(ctx, channel, "stop", path)
+}
+
+func (n *Node) record(ctx context.Context, channel, verb, path string) error {
+	if err := checkID("channel_id", channel); err != nil {
+		return err
+	}
+	if err := checkFile("path", path); err != nil {
+		return err
+	}
+	_, err := n.api(ctx, "uuid_record", channel+" "+verb+" "+path)
+	return err
+}
+
+// Exists asks whether a channel lives.
+func (n *Node) Exists(ctx context.Context, channel string) (bool, error) {
+	if err := checkID("channel_id", channel); err != nil {
+		return false, err
+	}
+	reply, err := n.api(ctx, "uuid_exists", channel)
+	return strings.TrimSpace(reply) == "true", err
+}
+
+// Dump returns all headers and variables of a channel, as an event of the name CHANNEL_DATA.
+func (n *Node) Dump(ctx context.Context, channel string) (*Event, error) {
+	if err := checkID("channel_id", channel); err != nil {
+		return nil, err
+	}
+	reply, err := n.api(ctx, "uuid_dump", channel+" json")
+	if err != nil {
+		return nil, err
+	}
+	return ParseEvent(reply)
+}
+
+// Channels lists the channels of the switch; see [Snapshot] for how far to trust it.
+func (n *Node) Channels(ctx context.Context) ([]Channel, error) {
+	reply, err := n.api(ctx, "show", "channels as json")
+	if err != nil {
+		return nil, err
+	}
+	return parseChannels(reply)
+}
