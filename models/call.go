@@ -1,0 +1,252 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Statuses of a call. The first four are live, the others final.
+const (
+	CallQueued     = "queued"
+	CallDialing    = "dialing"
+	CallRinging    = "ringing"
+	CallInProgress = "in_progress"
+	CallCompleted  = "completed"
+	CallBusy       = "busy"
+	CallNoAnswer   = "no_answer"
+	CallRejected   = "rejected"
+	CallCanceled   = "canceled"
+	CallFailed     = "failed"
+)
+
+// liveStatuses is written out in every query for live calls: the partial indexes serve only a condition that is theirs word
+// for word.
+const liveStatuses = "('queued', 'dialing', 'ringing', 'in_progress')"
+
+// Call is one inbound or outbound call. Amounts are millionths of the customer's currency unit.
+type Call struct {
+	ID            string
+	CustomerID    string
+	ApplicationID string
+	TrunkID       *string
+	DIDID         *string `gorm:"column:did_id"`
+	NodeID        *string
+	Direction     string
+	Status        string
+	From          string `gorm:"column:from_number"`
+	To            string `gorm:"column:to_number"`
+	Record        bool
+	Metadata      map[string]string `gorm:"serializer:document"`
+	Variables     map[string]string `gorm:"serializer:document"`
+	// ChannelID is the A-leg's UUID on the switch; no two calls have the same.
+	ChannelID    string
+	Reason       string
+	HangupSource string
+	Cause        string
+	Q850         int `gorm:"column:q850"`
+	SIPCode      int `gorm:"column:sip_code"`
+	// PricePerMinuteMicros is the price when the call began; HoldMicros what was reserved of the balance.
+	PricePerMinuteMicros int64
+	HoldMicros           int64
+	GrantedSeconds       int
+	TimeoutSeconds       int
+	BilledSeconds        int
+	CostMicros           int64
+	// LastSequence counts the call's events. Only AppendEvent changes it.
+	LastSequence int64
+	Cursor       Cursor     `gorm:"serializer:document"`
+	CreatedAt    time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt    time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	RingingAt    *time.Time `gorm:"serializer:moment"`
+	AnsweredAt   *time.Time `gorm:"serializer:moment"`
+	EndedAt      *time.Time `gorm:"serializer:moment"`
+	// SettledAt is when the call was charged and its hold released. Only SettleHold changes it.
+	SettledAt *time.Time `gorm:"serializer:moment"`
+}
+
+// Cursor is where a call stands in its actions: stored before a command is sent, so that another controller can resume.
+type Cursor struct {
+	List      json.RawMessage `json:"list,omitempty"`
+	Index     int             `json:"index"`
+	EventUUID string          `json:"event_uuid,omitempty"`
+	Begun     bool            `json:"begun"`
+	// Request counts the answer_url requests made so far.
+	Request int `json:"request"`
+}
+
+// Live reports whether the call has not ended.
+func (c *Call) Live() bool { return liveStatus(c.Status) }
+
+func liveStatus(status string) bool {
+	switch status {
+	case CallQueued, CallDialing, CallRinging, CallInProgress:
+		return true
+	default:
+		return false
+	}
+}
+
+// CallFilter narrows ListCalls; empty fields do not.
+type CallFilter struct {
+	Status        string
+	Direction     string
+	From          string
+	To            string
+	ApplicationID string
+	TrunkID       string
+	// CreatedAfter and CreatedBefore include the moment itself.
+	CreatedAfter  *time.Time
+	CreatedBefore *time.Time
+}
+
+// CreateCall inserts a call and fills ID and times. ErrChannelExists where a call has the channel already, ErrNotFound where
+// application, trunk or DID is not the customer's.
+func (s *Store) CreateCall(ctx context.Context, call *Call) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *call
+		if row.ID == "" {
+			row.ID = NewID(PrefixCall)
+		}
+		row.CreatedAt = tx.Now()
+		row.UpdatedAt = row.CreatedAt
+		row.LastSequence, row.SettledAt = 0, nil
+		row.cutTimes()
+		if err := tx.write(ctx).Create(&row).Error; err != nil {
+			return explain(err, "create call from %q to %q", row.From, row.To)
+		}
+		*call = row
+		return nil
+	})
+}
+
+func (c *Call) cutTimes() {
+	c.RingingAt, c.AnsweredAt, c.EndedAt = cut(c.RingingAt), cut(c.AnsweredAt), cut(c.EndedAt)
+}
+
+// Call returns a call of a customer, or ErrNotFound.
+func (s *Store) Call(ctx context.Context, customerID, id string) (*Call, error) {
+	return s.takeCall(ctx, id, "id = ? AND customer_id = ?", id, customerID)
+}
+
+// CallByID returns a call whosesoever it is. Never answer a customer's request from it.
+func (s *Store) CallByID(ctx context.Context, id string) (*Call, error) {
+	return s.takeCall(ctx, id, "id = ?", id)
+}
+
+// CallByChannel returns the call with the A-leg channel, or ErrNotFound.
+func (s *Store) CallByChannel(ctx context.Context, channelID string) (*Call, error) {
+	return s.takeCall(ctx, channelID, "channel_id = ? AND channel_id <> ''", channelID)
+}
+
+func (s *Store) takeCall(ctx context.Context, what, where string, args ...any) (*Call, error) {
+	var row Call
+	if err := s.read(ctx).Where(where, args...).Take(&row).Error; err != nil {
+		return nil, explain(err, "call %q", what)
+	}
+	return &row, nil
+}
+
+// ListCalls returns a page of a customer's calls that pass the filter, newest first, and the cursor of the next page.
+func (s *Store) ListCalls(ctx context.Context, customerID string, filter CallFilter, page Page) ([]Call, string, error) {
+	query := s.read(ctx).Where("customer_id = ?", customerID)
+	for _, equal := range []struct{ column, value string }{
+		{"status", filter.Status}, {"direction", filter.Direction}, {"from_number", filter.From}, {"to_number", filter.To},
+		{"application_id", filter.ApplicationID}, {"trunk_id", filter.TrunkID},
+	} {
+		if equal.value != "" {
+			query = query.Where(equal.column+" = ?", equal.value)
+		}
+	}
+	if filter.CreatedAfter != nil {
+		query = query.Where("created_at >= ?", micros(*filter.CreatedAfter))
+	}
+	if filter.CreatedBefore != nil {
+		query = query.Where("created_at <= ?", micros(*filter.CreatedBefore))
+	}
+	rows, next, err := paged(query, page, func(c *Call) (time.Time, string) { return c.CreatedAt, c.ID })
+	return rows, next, explain(err, "list calls")
+}
+
+// LiveCalls returns the calls of a node that have not ended, oldest first; those of all nodes, and of none, where nodeID is
+// empty.
+func (s *Store) LiveCalls(ctx context.Context, nodeID string) ([]Call, error) {
+	query := s.read(ctx).Where("status IN " + liveStatuses)
+	if nodeID != "" {
+		query = query.Where("node_id = ?", nodeID)
+	}
+	var rows []Call
+	err := query.Order("created_at, id").Find(&rows).Error
+	return rows, explain(err, "read live calls of node %q", nodeID)
+}
+
+// CountLiveCalls counts a customer's calls that have not ended.
+func (s *Store) CountLiveCalls(ctx context.Context, customerID string) (int64, error) {
+	var count int64
+	err := s.read(ctx).Model(&Call{}).Where("customer_id = ? AND status IN "+liveStatuses, customerID).Count(&count).Error
+	return count, explain(err, "count live calls of customer %q", customerID)
+}
+
+// freeColumns are those that UpdateCall and TransitionCall write. Left out is what never changes, what is counted in the
+// database (last_sequence), and what is money already moved (hold_micros, settled_at): a copy of the row that is a moment old
+// must not undo it.
+var freeColumns = []string{
+	"trunk_id", "did_id", "node_id", "record", "metadata", "variables", "channel_id", "reason", "hangup_source", "cause", "q850",
+	"sip_code", "price_per_minute_micros", "granted_seconds", "timeout_seconds", "billed_seconds", "cost_micros", "cursor",
+	"ringing_at", "answered_at", "ended_at",
+}
+
+// UpdateCall writes the named columns (as in the table: from_number, cursor, …) of a call, live or not. The status is not
+// among them: TransitionCall changes it.
+func (s *Store) UpdateCall(ctx context.Context, call *Call, columns ...string) error {
+	if len(columns) == 0 {
+		return fmt.Errorf("update call %q: no columns", call.ID)
+	}
+	for _, column := range columns {
+		if !slices.Contains(freeColumns, column) {
+			return fmt.Errorf("update call %q: column %q cannot be written", call.ID, column)
+		}
+	}
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *call
+		row.cutTimes()
+		row.UpdatedAt = tx.Now()
+		result := tx.write(ctx).Model(&Call{}).Where("id = ?", row.ID).Select("updated_at", anys(columns)...).Updates(&row)
+		if err := changedOne(result, "update call %q", row.ID); err != nil {
+			return err
+		}
+		*call = row
+		return nil
+	})
+}
+
+// TransitionCall moves a call to call.Status and writes the whole row, if its status is still one of from; otherwise it
+// changes nothing and returns ErrStale. LastSequence, HoldMicros and SettledAt are not written: they change in the database
+// only.
+func (s *Store) TransitionCall(ctx context.Context, call *Call, from []string) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *call
+		row.cutTimes()
+		row.UpdatedAt = tx.Now()
+		result := tx.write(ctx).Model(&Call{}).Where("id = ? AND status IN ?", row.ID, from).
+			Select("status", anys(append([]string{"updated_at"}, freeColumns...))...).Updates(&row)
+		if result.Error == nil && result.RowsAffected == 0 {
+			return fmt.Errorf("move call %q to %s: %w", row.ID, row.Status, ErrStale)
+		}
+		if result.Error != nil {
+			return explain(result.Error, "move call %q to %s", row.ID, row.Status)
+		}
+		*call = row
+		return nil
+	})
+}
+
+func anys(columns []string) []any {
+	out := make([]any, len(columns))
+	for i, column := range columns {
+		out[i] = column
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+package models
+
+import (
+	"context"
+	"time"
+)
+
+// Customer owns everything else. BalanceMicros and HeldMicros are millionths of the currency unit; what calls may spend is
+// their difference.
+type Customer struct {
+	ID            string
+	Name          string
+	Currency      string
+	BalanceMicros int64
+	HeldMicros    int64
+	CreatedAt     time.Time `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt     time.Time `gorm:"serializer:moment;autoUpdateTime:false"`
+}
+
+// CreateCustomer inserts a customer and fills ID, currency (default USD) and times. A positive BalanceMicros becomes the first
+// ledger entry, so that the balance stays the sum of the ledger.
+func (s *Store) CreateCustomer(ctx context.Context, customer *Customer) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *customer
+		if row.ID == "" {
+			row.ID = NewID(PrefixCustomer)
+		}
+		if row.Currency == "" {
+			row.Currency = "USD"
+		}
+		row.CreatedAt = tx.Now()
+		row.UpdatedAt = row.CreatedAt
+		opening := row.BalanceMicros
+		row.BalanceMicros, row.HeldMicros = 0, 0
+		if err := tx.write(ctx).Create(&row).Error; err != nil {
+			return explain(err, "create customer %q", row.Name)
+		}
+		if opening != 0 {
+			entry, err := tx.Credit(ctx, row.ID, "opening:"+row.ID, LedgerTopup, opening, "opening balance")
+			if err != nil {
+				return err
+			}
+			row.BalanceMicros = entry.BalanceMicros
+		}
+		*customer = row
+		return nil
+	})
+}
+
+// Customer returns a customer by ID, or ErrNotFound.
+func (s *Store) Customer(ctx context.Context, id string) (*Customer, error) {
+	var row Customer
+	if err := s.read(ctx).Where("id = ?", id).Take(&row).Error; err != nil {
+		return nil, explain(err, "customer %q", id)
+	}
+	return &row, nil
+}
+
+// ListCustomers returns a page of customers, newest first.
+func (s *Store) ListCustomers(ctx context.Context, page Page) ([]Customer, string, error) {
+	rows, next, err := paged(s.read(ctx).Model(&Customer{}), page, func(c *Customer) (time.Time, string) { return c.CreatedAt, c.ID })
+	return rows, next, explain(err, "list customers")
+}

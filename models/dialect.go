@@ -1,0 +1,132 @@
+package models
+
+import (
+	"cmp"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/glebarez/sqlite"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+)
+
+// busyTimeout is how long SQLite waits for another process that writes.
+const busyTimeout = 10 * time.Second
+
+// connect opens the writer (one connection: the committer is its only user) and the pool of readers.
+func (c *core) connect(cfg Config) error {
+	scheme, rest, _ := strings.Cut(cfg.URL, ":")
+	switch scheme {
+	case "sqlite":
+		return c.connectSQLite(rest, cmp.Or(cfg.MaxConnections, 4))
+	case "postgres", "postgresql":
+		return c.connectPostgres(cfg.URL, cmp.Or(cfg.MaxConnections, 8))
+	default:
+		return errors.New(`database URL must begin with "sqlite:" or "postgres://"`)
+	}
+}
+
+func (c *core) connectSQLite(path string, readers int) error {
+	if path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") {
+		return fmt.Errorf("SQLite database %q: a path to a file is needed", path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("locate SQLite database: %w", err)
+	}
+	// The file holds call details and, sealed, secrets: for its owner only. SQLite gives -wal and -shm the same mode.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open SQLite database: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("open SQLite database: %w", err)
+	}
+	c.dialect = DialectSQLite
+	pragmas := []string{
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+		"journal_mode(WAL)",
+		"synchronous(FULL)",
+		"foreign_keys(ON)",
+	}
+	if c.writer, err = openSQLite(path, url.Values{"_pragma": pragmas, "_txlock": {"immediate"}}, 1); err != nil {
+		return err
+	}
+	if c.reader, err = openSQLite(path, url.Values{"_pragma": append(pragmas, "query_only(ON)")}, readers); err != nil {
+		return errors.Join(err, c.disconnect())
+	}
+	return nil
+}
+
+func openSQLite(path string, query url.Values, connections int) (*gorm.DB, error) {
+	location := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}
+	pool, err := sql.Open("sqlite", location.String())
+	if err != nil {
+		return nil, fmt.Errorf("open SQLite database: %w", err)
+	}
+	return openGorm(&sqlite.Dialector{Conn: pool}, pool, connections)
+}
+
+func (c *core) connectPostgres(location string, readers int) error {
+	config, err := pgx.ParseConfig(location)
+	if err != nil {
+		// pgx redacts the password, but not in every message; the URL is the operator's and known to them.
+		return errors.New("the PostgreSQL URL cannot be parsed")
+	}
+	c.dialect = DialectPostgres
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "tandem"
+	}
+	if c.writer, err = openPostgres(config, 1); err != nil {
+		return err
+	}
+	if c.reader, err = openPostgres(config, readers); err != nil {
+		return errors.Join(err, c.disconnect())
+	}
+	return nil
+}
+
+func openPostgres(config *pgx.ConnConfig, connections int) (*gorm.DB, error) {
+	pool := stdlib.OpenDB(*config)
+	return openGorm(postgres.New(postgres.Config{Conn: pool}), pool, connections)
+}
+
+func openGorm(dialector gorm.Dialector, pool *sql.DB, connections int) (*gorm.DB, error) {
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	db, err := gorm.Open(dialector, &gorm.Config{
+		SkipDefaultTransaction:   true,
+		DisableAutomaticPing:     true,
+		DisableNestedTransaction: true,
+		// gorm's logger prints statements with their values; errors are returned and logged by whoever asked.
+		Logger: logger.Discard,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open database: %w", err), pool.Close())
+	}
+	return db, nil
+}
+
+func (c *core) disconnect() error {
+	var errs []error
+	for _, db := range []*gorm.DB{c.reader, c.writer} {
+		if db == nil {
+			continue
+		}
+		pool, err := db.DB()
+		if err == nil {
+			err = pool.Close()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

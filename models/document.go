@@ -1,0 +1,50 @@
+package models
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"gorm.io/gorm/schema"
+)
+
+// document is the gorm serializer of JSON columns. They are TEXT, which both databases have; nothing searches in them. A nil
+// map is stored as {} and comes back empty.
+type document struct{}
+
+func init() { schema.RegisterSerializer("document", document{}) }
+
+// Scan implements schema.SerializerInterface.
+func (document) Scan(ctx context.Context, field *schema.Field, dst reflect.Value, dbValue any) error {
+	var raw []byte
+	switch text := dbValue.(type) {
+	case nil:
+		return nil
+	case string:
+		raw = []byte(text)
+	case []byte:
+		raw = text
+	default:
+		return fmt.Errorf("column %s holds %T, not JSON", field.DBName, dbValue)
+	}
+	target := field.ReflectValueOf(ctx, dst)
+	fresh := reflect.New(target.Type())
+	if err := json.Unmarshal(raw, fresh.Interface()); err != nil {
+		return fmt.Errorf("read JSON of column %s: %w", field.DBName, err)
+	}
+	target.Set(fresh.Elem())
+	return nil
+}
+
+// Value implements schema.SerializerValuerInterface.
+func (document) Value(_ context.Context, field *schema.Field, _ reflect.Value, fieldValue any) (any, error) {
+	if value := reflect.ValueOf(fieldValue); value.Kind() == reflect.Map && value.IsNil() {
+		return "{}", nil
+	}
+	raw, err := json.Marshal(fieldValue)
+	if err != nil {
+		return nil, fmt.Errorf("write JSON of field %s: %w", field.Name, err)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,170 @@
+package models
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Node is a FreeSWITCH. One controller at a time holds its lease (LeaseOwner until LeaseUntil); LeaseToken grows with each
+// new holder. CoreUUID is the FreeSWITCH process last seen.
+type Node struct {
+	ID         string
+	Name       string
+	ESLAddr    string `gorm:"column:esl_addr"`
+	Password   Secret `gorm:"-"`
+	ConfDir    string
+	IsActive   bool
+	LeaseOwner string
+	LeaseToken int64
+	LeaseUntil *time.Time `gorm:"serializer:moment"`
+	CoreUUID   string     `gorm:"column:core_uuid"`
+	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt  time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+}
+
+// nodeRow is a node as stored: its password sealed.
+type nodeRow struct {
+	Node           `gorm:"embedded"`
+	SealedPassword string `gorm:"column:password"`
+}
+
+const nodeTable = "nodes"
+
+// TableName implements gorm's schema.Tabler.
+func (nodeRow) TableName() string { return nodeTable }
+
+func (s *Store) openNode(row *nodeRow) (*Node, error) {
+	node := row.Node
+	var err error
+	node.Password, err = s.sealer.open(nodeTable, "password", node.ID, row.SealedPassword)
+	if err != nil {
+		return nil, err
+	}
+	return &node, nil
+}
+
+// CreateNode inserts a node, held by nobody, and fills ID and times. ErrNameExists where a node has the name.
+func (s *Store) CreateNode(ctx context.Context, node *Node) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *node
+		if row.ID == "" {
+			row.ID = NewID(PrefixNode)
+		}
+		row.CreatedAt = tx.Now()
+		row.UpdatedAt = row.CreatedAt
+		row.LeaseOwner, row.LeaseToken, row.LeaseUntil = "", 0, nil
+		sealed := &nodeRow{Node: row, SealedPassword: tx.sealer.seal(nodeTable, "password", row.ID, row.Password)}
+		if err := tx.write(ctx).Create(sealed).Error; err != nil {
+			return explain(err, "create node %q", row.Name)
+		}
+		*node = row
+		return nil
+	})
+}
+
+// UpdateNode writes address, password, conf-dir and whether the node is active; not its lease.
+func (s *Store) UpdateNode(ctx context.Context, node *Node) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *node
+		row.UpdatedAt = tx.Now()
+		result := tx.write(ctx).Model(&nodeRow{}).Where("id = ?", row.ID).
+			Select("esl_addr", "password", "conf_dir", "is_active", "updated_at").
+			Updates(&nodeRow{Node: row, SealedPassword: tx.sealer.seal(nodeTable, "password", row.ID, row.Password)})
+		if err := changedOne(result, "update node %q", row.Name); err != nil {
+			return err
+		}
+		*node = row
+		return nil
+	})
+}
+
+// Nodes returns every node, by name.
+func (s *Store) Nodes(ctx context.Context) ([]Node, error) {
+	var rows []nodeRow
+	if err := s.read(ctx).Order("name").Find(&rows).Error; err != nil {
+		return nil, explain(err, "read nodes")
+	}
+	nodes := make([]Node, 0, len(rows))
+	for i := range rows {
+		node, err := s.openNode(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, *node)
+	}
+	return nodes, nil
+}
+
+// NodeByName returns a node, or ErrNotFound.
+func (s *Store) NodeByName(ctx context.Context, name string) (*Node, error) {
+	var row nodeRow
+	if err := s.read(ctx).Where("name = ?", name).Take(&row).Error; err != nil {
+		return nil, explain(err, "node %q", name)
+	}
+	return s.openNode(&row)
+}
+
+// DeleteNode forgets a node and its gateway reports; ErrInUse while it has live calls. Calls that ended keep their row and
+// lose the name of the node.
+func (s *Store) DeleteNode(ctx context.Context, id string) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		var used bool
+		err := tx.write(ctx).Raw("SELECT EXISTS (SELECT 1 FROM calls WHERE node_id = ? AND status IN "+liveStatuses+")", id).Row().Scan(&used)
+		if err != nil {
+			return explain(err, "look for calls on node %q", id)
+		}
+		if used {
+			return fmt.Errorf("delete node %q: %w", id, ErrInUse)
+		}
+		return changedOne(tx.write(ctx).Exec("DELETE FROM nodes WHERE id = ?", id), "delete node %q", id)
+	})
+}
+
+// AcquireNode takes the lease of a node for ttl, where nobody holds it, the holder's time is up, or owner holds it already.
+// token fences the holder's later writes: whoever comes after has a greater one.
+func (s *Store) AcquireNode(ctx context.Context, nodeID, owner string, ttl time.Duration) (token int64, ok bool, err error) {
+	err = s.InTx(ctx, func(tx *Store) error {
+		now := tx.Now()
+		var tokens []int64
+		err := tx.write(ctx).Raw(`UPDATE nodes SET lease_owner = ?, lease_token = lease_token + 1, lease_until = ?
+			WHERE id = ? AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?) RETURNING lease_token`,
+			owner, micros(now.Add(ttl)), nodeID, micros(now), owner).Scan(&tokens).Error
+		if err != nil {
+			return explain(err, "acquire node %q", nodeID)
+		}
+		if ok = len(tokens) == 1; ok {
+			token = tokens[0]
+		}
+		return nil
+	})
+	return token, ok, err
+}
+
+// RenewNode keeps a lease for another ttl; ErrStale where it is no longer the owner's.
+func (s *Store) RenewNode(ctx context.Context, nodeID, owner string, token int64, ttl time.Duration) error {
+	return s.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_until = ?", micros(s.Now().Add(ttl)))
+}
+
+// ReleaseNode gives a lease back; ErrStale where it is no longer the owner's.
+func (s *Store) ReleaseNode(ctx context.Context, nodeID, owner string, token int64) error {
+	return s.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_owner = '', lease_until = NULL")
+}
+
+func (s *Store) changeLease(ctx context.Context, nodeID, owner string, token int64, update string, args ...any) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		result := tx.write(ctx).Exec(update+" WHERE id = ? AND lease_owner = ? AND lease_token = ?", append(args, nodeID, owner, token)...)
+		if result.Error == nil && result.RowsAffected == 0 {
+			return fmt.Errorf("lease of node %q: %w", nodeID, ErrStale)
+		}
+		return explain(result.Error, "lease of node %q", nodeID)
+	})
+}
+
+// SetNodeCore notes which FreeSWITCH process runs on a node.
+func (s *Store) SetNodeCore(ctx context.Context, nodeID, coreUUID string) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		result := tx.write(ctx).Exec("UPDATE nodes SET core_uuid = ?, updated_at = ? WHERE id = ?", coreUUID, micros(tx.Now()), nodeID)
+		return changedOne(result, "set core of node %q", nodeID)
+	})
+}

@@ -1,0 +1,58 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm/clause"
+)
+
+// Statuses of a recording.
+const (
+	RecordingRunning   = "recording"
+	RecordingAvailable = "available"
+	RecordingFailed    = "failed"
+)
+
+// Recording is a sound file of a call. Path is where the node wrote it; Seconds its length, once it has ended.
+type Recording struct {
+	ID         string
+	CallID     string
+	CustomerID string
+	Path       string
+	Format     string
+	Status     string
+	Seconds    float64
+	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	EndedAt    *time.Time `gorm:"serializer:moment"`
+}
+
+// SaveRecording inserts a recording, or updates path, format, status, length and end of the one with its ID.
+func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *recording
+		if row.ID == "" {
+			row.ID = NewID(PrefixRecording)
+		}
+		if row.CreatedAt.IsZero() {
+			row.CreatedAt = tx.Now()
+		}
+		row.EndedAt = cut(row.EndedAt)
+		err := tx.write(ctx).Clauses(clause.OnConflict{
+			Columns:   []clause.Column{{Name: "id"}},
+			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "status", "seconds", "ended_at"}),
+		}).Create(&row).Error
+		if err != nil {
+			return explain(err, "save recording of call %q", row.CallID)
+		}
+		*recording = row
+		return nil
+	})
+}
+
+// RecordingsOfCall returns a call's recordings, oldest first.
+func (s *Store) RecordingsOfCall(ctx context.Context, customerID, callID string) ([]Recording, error) {
+	var rows []Recording
+	err := s.read(ctx).Where("call_id = ? AND customer_id = ?", callID, customerID).Order("created_at, id").Find(&rows).Error
+	return rows, explain(err, "read recordings of call %q", callID)
+}
