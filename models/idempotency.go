@@ -6,7 +6,7 @@ import (
 )
 
 // IdempotentResponse is the answer given to a request that carried an Idempotency-Key. RequestHash tells a repetition from
-// another request under the same key.
+// another request under the same key. Body is sealed in the database: the answers that create a key hold it.
 type IdempotentResponse struct {
 	CustomerID  string `gorm:"primaryKey"`
 	Key         string `gorm:"primaryKey"`
@@ -18,12 +18,22 @@ type IdempotentResponse struct {
 	CreatedAt   time.Time `gorm:"serializer:moment;autoCreateTime:false"`
 }
 
+const idempotentTable = "idempotent_responses"
+
+// place names the row for the seal of its body. No customer ID has a blank.
+func (r *IdempotentResponse) place() string { return r.CustomerID + " " + r.Key }
+
 // FindIdempotent returns the stored answer of a customer's key, or ErrNotFound.
 func (s *Store) FindIdempotent(ctx context.Context, customerID, key string) (*IdempotentResponse, error) {
 	var row IdempotentResponse
 	if err := s.read(ctx).Where("customer_id = ? AND key = ?", customerID, key).Take(&row).Error; err != nil {
 		return nil, explain(err, "idempotency key %q", key)
 	}
+	body, err := s.sealer.open(idempotentTable, "body", row.place(), string(row.Body))
+	if err != nil {
+		return nil, err
+	}
+	row.Body = []byte(body)
 	return &row, nil
 }
 
@@ -33,9 +43,11 @@ func (s *Store) SaveIdempotent(ctx context.Context, response *IdempotentResponse
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *response
 		row.CreatedAt = tx.Now()
+		row.Body = []byte(tx.sealer.seal(idempotentTable, "body", row.place(), Secret(row.Body)))
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "save answer of idempotency key %q", row.Key)
 		}
+		row.Body = response.Body
 		*response = row
 		return nil
 	})
