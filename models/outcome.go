@@ -15,6 +15,8 @@ const (
 	ResultDead      = "dead"
 	// ResultSkipped passes over an event that has nowhere to go (no webhook_url); it says nothing of the endpoint.
 	ResultSkipped = "skipped"
+	// ResultReleased gives the stream back untried, due at once: the worker stops. It says nothing of the endpoint.
+	ResultReleased = "released"
 )
 
 // responseLimit is how many bytes of an endpoint's answer are kept.
@@ -41,7 +43,7 @@ type Outcome struct {
 	EndpointID string
 	LeaseToken int64
 	EventID    string
-	// Attempt is recorded whatever the result, except for ResultSkipped.
+	// Attempt is recorded whatever the result, except for ResultSkipped and ResultReleased.
 	Attempt Attempt
 	Result  string
 	// RetryAt is when to try again; with ResultRetry only.
@@ -71,7 +73,7 @@ func (s *Store) FinishDeliveries(ctx context.Context, outcomes []Outcome) error 
 
 func (s *Store) finish(ctx context.Context, outcome *Outcome) error {
 	now := s.Now()
-	if outcome.Result != ResultSkipped {
+	if outcome.Result != ResultSkipped && outcome.Result != ResultReleased {
 		attempt := outcome.Attempt
 		attempt.ID, attempt.EventID = NewID(PrefixAttempt), outcome.EventID
 		attempt.Response = clip(attempt.Response)
@@ -114,6 +116,9 @@ func (s *Store) giveBack(ctx context.Context, outcome *Outcome, now time.Time) (
 		update = `UPDATE webhook_streams SET due_at = CASE WHEN last_seq > acked_seq + 1 THEN CAST(? AS BIGINT) ELSE NULL END,
 			acked_seq = acked_seq + 1, attempts = 0, lease_until = NULL, lease_owner = ''`
 		args = []any{micros(now)}
+	case ResultReleased:
+		update = "UPDATE webhook_streams SET due_at = ?, lease_until = NULL, lease_owner = ''"
+		args = []any{micros(now)}
 	default:
 		return false, fmt.Errorf("unknown result %q", outcome.Result)
 	}
@@ -125,6 +130,9 @@ func (s *Store) giveBack(ctx context.Context, outcome *Outcome, now time.Time) (
 		return false, nil
 	}
 	s.tx.due = true
+	if outcome.Result == ResultReleased {
+		return false, nil
+	}
 	var deliveredAt any
 	if outcome.Result == ResultDelivered {
 		deliveredAt = micros(now)

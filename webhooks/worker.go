@@ -1,0 +1,279 @@
+package webhooks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"tandem/models"
+)
+
+// Defaults of Config.
+const (
+	defaultWorkers     = 64
+	defaultPerEndpoint = 16
+	defaultTimeout     = 15 * time.Second
+	defaultLease       = 45 * time.Second
+	defaultPoll        = 500 * time.Millisecond
+	// probes is how many requests at a time an endpoint gets that failed three times in a row.
+	probes = 1
+	// finishTime bounds the last write of results when the worker stops.
+	finishTime = 5 * time.Second
+)
+
+// Queue is what the worker needs of the database; *models.Store is one.
+type Queue interface {
+	ClaimStreams(ctx context.Context, owner string, lease time.Duration, perEndpointCap, probeCap, limit int) ([]models.ClaimedStream, error)
+	FinishDeliveries(ctx context.Context, outcomes []models.Outcome) error
+	NextDue(ctx context.Context) (time.Time, bool, error)
+	EndpointState(ctx context.Context, applicationID string) (*models.Endpoint, error)
+	ApplicationByID(ctx context.Context, id string) (*models.Application, error)
+	OnStreamDue(wake func())
+	Now() time.Time
+}
+
+// Config configures a Worker.
+type Config struct {
+	// Store is the queue; its clock decides what is due and stamps the requests.
+	Store Queue
+	// Client sends the requests; it must be guarded (see egress.NewClient).
+	Client *http.Client
+	// Logger receives what goes wrong; never URLs, bodies or secrets. Default: discard.
+	Logger *slog.Logger
+	// Workers is how many requests may be under way, PerEndpoint how many of them to one endpoint. Defaults: 64 and 16.
+	Workers     int
+	PerEndpoint int
+	// Timeout bounds one attempt, from connecting to the end of the answer. Default: 15 s.
+	Timeout time.Duration
+	// Lease is how long a claim holds without a result; then another worker repeats the attempt. It must be longer than
+	// Timeout. Default: 45 s.
+	Lease time.Duration
+	// Poll is how often the queue is looked at although nothing woke the worker: other processes fill it as well.
+	// Default: 500 ms.
+	Poll time.Duration
+	// Schedule holds the delays between attempts. Default: DefaultSchedule.
+	Schedule []time.Duration
+	// Rand returns the random part of a delay, in [0,1). Default: math/rand/v2.
+	Rand func() float64
+	// OnAttempt, if set, is called once the result of an attempt is stored. It must not block.
+	OnAttempt func(Attempt)
+}
+
+// Attempt tells of one finished attempt.
+type Attempt struct {
+	EventID       string
+	CallID        string
+	ApplicationID string
+	Type          string
+	Sequence      int64
+	// Number counts the attempts of this event from 1.
+	Number int
+	// Status is the HTTP status of the answer, 0 when there was none.
+	Status int
+	// Failure is empty on success; otherwise it begins with a bounded reason, a colon and the detail.
+	Failure string
+	Latency time.Duration
+	// Result is one of models.ResultDelivered, ResultRetry, ResultDead, ResultSkipped and ResultReleased.
+	Result string
+	// RetryAt is when the next attempt is due, for ResultRetry.
+	RetryAt time.Time
+	// Disabled is the reason why the endpoint was disabled by this attempt, usually empty.
+	Disabled string
+}
+
+// Worker delivers the events of the queue. Several may run, in one process or many.
+type Worker struct {
+	cfg   Config
+	owner string
+	wake  chan struct{}
+	slots chan struct{}
+
+	outcomes chan finished
+
+	startOnce sync.Once
+	stopOnce  sync.Once
+	started   bool
+	stopLoop  context.CancelFunc
+	abort     context.CancelFunc
+	loop      sync.WaitGroup
+	posts     sync.WaitGroup
+	done      chan struct{}
+}
+
+// NewWorker validates the configuration and returns a worker that does nothing before Start.
+func NewWorker(cfg Config) (*Worker, error) {
+	if cfg.Store == nil || cfg.Client == nil {
+		return nil, errors.New("webhook worker: Store and Client are required")
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Workers = cmp.Or(cfg.Workers, defaultWorkers)
+	cfg.PerEndpoint = cmp.Or(cfg.PerEndpoint, min(defaultPerEndpoint, cfg.Workers))
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	cfg.Lease = cmp.Or(cfg.Lease, max(defaultLease, 2*cfg.Timeout))
+	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
+	if cfg.Schedule == nil {
+		cfg.Schedule = DefaultSchedule()
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Float64
+	}
+	if cfg.Workers < 1 || cfg.PerEndpoint < 1 {
+		return nil, fmt.Errorf("webhook worker: Workers %d and PerEndpoint %d must be at least 1", cfg.Workers, cfg.PerEndpoint)
+	}
+	if cfg.Lease <= cfg.Timeout {
+		return nil, fmt.Errorf("webhook worker: Lease %s must be longer than Timeout %s", cfg.Lease, cfg.Timeout)
+	}
+	return &Worker{
+		cfg:      cfg,
+		owner:    models.NewID("worker_"),
+		wake:     make(chan struct{}, 1),
+		slots:    make(chan struct{}, cfg.Workers),
+		outcomes: make(chan finished, cfg.Workers),
+		done:     make(chan struct{}),
+	}, nil
+}
+
+// Start begins to deliver and returns at once. Ending ctx ends claiming, as Stop does, but only Stop waits.
+func (w *Worker) Start(ctx context.Context) {
+	w.startOnce.Do(func() {
+		w.started = true
+		loopCtx, stopLoop := context.WithCancel(ctx)
+		postCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
+		w.stopLoop, w.abort = stopLoop, abort
+		w.cfg.Store.OnStreamDue(w.Wake)
+		w.loop.Go(func() { w.run(loopCtx, postCtx) })
+		go func() {
+			defer close(w.done)
+			w.finishAll(postCtx)
+		}()
+	})
+}
+
+// Wake makes the worker look at the queue now. It never blocks.
+func (w *Worker) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // a wake-up is already waiting
+	}
+}
+
+// Stop ends claiming, lets the attempts under way end until ctx is done, then aborts them and gives their claims back. It
+// returns when every goroutine of the worker has ended, at most five seconds after ctx is done. It may be called again.
+func (w *Worker) Stop(ctx context.Context) {
+	w.startOnce.Do(func() { close(w.done) }) // never started: nothing to wait for, and nothing may start any more
+	if !w.started {
+		return
+	}
+	w.stopOnce.Do(func() {
+		w.stopLoop()
+		w.loop.Wait()
+		stopAbort := context.AfterFunc(ctx, w.abort)
+		w.posts.Wait()
+		close(w.outcomes)
+		<-w.done
+		stopAbort()
+		w.abort()
+	})
+	<-w.done
+}
+
+// run claims whatever is due as long as there are slots, and sleeps until something may be due again.
+func (w *Worker) run(ctx, postCtx context.Context) {
+	for {
+		slots := w.takeSlots(ctx)
+		if slots == 0 {
+			return
+		}
+		claimed, err := w.cfg.Store.ClaimStreams(ctx, w.owner, w.cfg.Lease, w.cfg.PerEndpoint, probes, slots)
+		if err != nil && ctx.Err() == nil {
+			w.cfg.Logger.Error("webhook streams could not be claimed", "error", err)
+		}
+		apps := w.applications(ctx, claimed)
+		for i := range claimed {
+			stream := &claimed[i]
+			w.posts.Go(func() {
+				defer w.freeSlots(1)
+				w.deliver(postCtx, apps[stream.EndpointID], stream)
+			})
+		}
+		w.freeSlots(slots - len(claimed))
+		if len(claimed) < slots && !w.sleep(ctx, err) {
+			return
+		}
+	}
+}
+
+// takeSlots waits for a slot and takes all that are free; 0 when ctx ended.
+func (w *Worker) takeSlots(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	select {
+	case w.slots <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	for taken := 1; ; taken++ {
+		select {
+		case w.slots <- struct{}{}:
+		default:
+			return taken
+		}
+	}
+}
+
+func (w *Worker) freeSlots(n int) {
+	for range n {
+		<-w.slots
+	}
+}
+
+// sleep waits for a wake-up or until the next stream is due, but no longer than Poll; false when ctx ended. After a
+// failed claim it waits the whole Poll, so that a database that is away is not hammered.
+func (w *Worker) sleep(ctx context.Context, failed error) bool {
+	wait := w.cfg.Poll
+	if failed == nil && len(w.wake) == 0 {
+		if due, ok, err := w.cfg.Store.NextDue(ctx); err == nil && ok {
+			// A due stream that was not claimed waits for its endpoint to have room; a finished attempt wakes us then.
+			if until := due.Sub(w.cfg.Store.Now()); until > 0 {
+				wait = min(wait, until)
+			}
+		}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	wake := w.wake
+	if failed != nil {
+		wake = nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wake:
+	case <-timer.C:
+	}
+	return true
+}
+
+// applications reads the applications of the claimed streams, each once. One that cannot be read is missing.
+func (w *Worker) applications(ctx context.Context, claimed []models.ClaimedStream) map[string]*models.Application {
+	apps := make(map[string]*models.Application, len(claimed))
+	for i := range claimed {
+		id := claimed[i].EndpointID
+		if _, ok := apps[id]; ok {
+			continue
+		}
+		app, err := w.cfg.Store.ApplicationByID(ctx, id)
+		if err != nil {
+			w.cfg.Logger.Error("webhook application could not be read", "application_id", id, "error", err)
+		}
+		apps[id] = app
+	}
+	return apps
+}
