@@ -36,7 +36,7 @@ var (
 	numberPattern   = regexp.MustCompile(`^\+?[0-9]{1,15}$`)
 	callerPattern   = regexp.MustCompile(`^[A-Za-z0-9+._-]{1,64}$`)
 	variablePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,127}$`)
-	filePattern     = regexp.MustCompile(`^[A-Za-z0-9/._~+-]{1,1024}$`)
+	filePattern     = regexp.MustCompile(`^[A-Za-z0-9/._~+-]+$`)
 	dtmfPattern     = regexp.MustCompile(`^[0-9A-D*#wW]{1,128}$`)
 	wordPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 )
@@ -55,6 +55,9 @@ func checkID(field, value string) error {
 // checkFile accepts only names that no file interface, delimiter, expansion or argument list reads as anything but a path: we name the files
 // that we play and record.
 func checkFile(field, path string) error {
+	if len(path) > 1024 {
+		return refuse(field, "is longer than 1024 bytes")
+	}
 	if err := checkPattern(field, path, filePattern, "a path of letters, digits and / . _ ~ + -"); err != nil {
 		return err
 	}
