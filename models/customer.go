@@ -36,13 +36,15 @@ func (s *Store) CreateCustomer(ctx context.Context, customer *Customer) error {
 			return explain(err, "create customer %q", row.Name)
 		}
 		if opening != 0 {
-			entry, err := tx.Credit(ctx, row.ID, "opening:"+row.ID, LedgerTopup, opening, "opening balance")
-			if err != nil {
+			if _, err := tx.Credit(ctx, row.ID, "opening:"+row.ID, LedgerTopup, opening, "opening balance"); err != nil {
 				return err
 			}
-			row.BalanceMicros = entry.BalanceMicros
 		}
-		*customer = row
+		stored, err := tx.Customer(ctx, row.ID)
+		if err != nil {
+			return err
+		}
+		*customer = *stored
 		return nil
 	})
 }
