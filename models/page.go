@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gorm.io/gorm"
 )
@@ -54,7 +55,7 @@ func decodeCursor(cursor string) (at int64, id string, err error) {
 	if err == nil {
 		number, rest, found := strings.Cut(string(plain), " ")
 		at, err = strconv.ParseInt(number, 10, 64)
-		if err == nil && found && rest != "" && !strings.ContainsRune(rest, 0) {
+		if err == nil && found && rest != "" && utf8.ValidString(rest) && !strings.ContainsRune(rest, 0) {
 			return at, rest, nil
 		}
 	}
