@@ -1,0 +1,303 @@
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"tandem/actions"
+	"tandem/esl"
+	"tandem/models"
+)
+
+// flow is where a call stands in what its application told it to do.
+type flow struct {
+	gateway    string            // of an outbound call
+	sipHeaders map[string]string // of an inbound call
+
+	list  []actions.Action
+	raw   json.RawMessage // list, as the cursor stores it
+	index int
+
+	idle  int            // answer_url requests since the last media or input
+	last  map[string]any // the result of the last action
+	files []string       // fetched files that this call holds
+}
+
+// requestVariables are the variables that an application is told: the call's own, and the last result.
+func (f *flow) requestVariables(call *models.Call) map[string]any {
+	variables := make(map[string]any, len(call.Variables)+1)
+	for name, value := range call.Variables {
+		variables[name] = value
+	}
+	if f.last != nil {
+		variables["last_result"] = f.last
+	}
+	return variables
+}
+
+// outcome is what an action led to.
+type outcome struct {
+	// result is told to the application; nil when the verb has none.
+	result map[string]any
+	// ask makes the result, or the verb itself, a request whose reply replaces the list.
+	ask *question
+}
+
+// runFlow asks the application and does what it says until the list ends or the call does.
+func (s *session) runFlow() error {
+	if s.app.AnswerURL == "" {
+		return s.giveUp([]*replyError{{Err: errors.New("the application has no answer_url")}})
+	}
+	prepared := s.prepare()
+	reply, err := s.fetch(question{kind: askAnswer, url: s.app.AnswerURL, sipHeaders: s.flow.sipHeaders})
+	prepared()
+	if err != nil {
+		return err
+	}
+	if err := s.take(reply); err != nil {
+		return err
+	}
+	for s.flow.index < len(s.flow.list) {
+		action := s.flow.list[s.flow.index]
+		out, err := s.perform(action)
+		if err != nil {
+			return err
+		}
+		s.flow.index++
+		if err := s.follow(action, out); err != nil {
+			return err
+		}
+	}
+	s.ask(s.listEnd())
+	return errEnding
+}
+
+// prepare tells the switch, while the answer_url is asked, what every prompt of an inbound leg needs. The function that it
+// returns waits until that is done.
+func (s *session) prepare() (wait func()) {
+	if s.call.Direction != DirectionInbound {
+		return func() {}
+	}
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := s.command()
+		defer cancel()
+		done <- s.node.sw.SetVariable(ctx, s.channel, terminatorsVariable, noTerminators)
+	}()
+	return func() {
+		if err := <-done; err == nil {
+			s.terms = noTerminators
+		}
+	}
+}
+
+// take makes a reply the call's list.
+func (s *session) take(reply *actions.Reply) error {
+	s.setVariables(reply.Variables)
+	raw, err := actions.Encode(reply.Actions)
+	if err != nil {
+		return fmt.Errorf("store the list: %w", err)
+	}
+	s.flow.list, s.flow.raw, s.flow.index = reply.Actions, raw, 0
+	return nil
+}
+
+// setVariables merges variables into the call's. They are stored with the next change of the call.
+func (s *session) setVariables(variables map[string]string) {
+	if len(variables) == 0 {
+		return
+	}
+	merged := make(map[string]string, len(s.call.Variables)+len(variables))
+	maps.Copy(merged, s.call.Variables)
+	maps.Copy(merged, variables)
+	s.call.Variables = merged
+}
+
+// follow goes on after an action: with the next one, or with what the application says to its result.
+func (s *session) follow(action actions.Action, out outcome) error {
+	if out.result != nil {
+		out.result["action"] = action.Verb()
+		out.result["index"] = s.flow.index - 1
+		if id := action.Meta().ID; id != "" {
+			out.result["id"] = id
+		}
+		s.flow.last = out.result
+		if ref := action.Meta().ResultURL; ref != "" {
+			target, err := resolve(s.app.AnswerURL, ref)
+			if err != nil {
+				return err
+			}
+			out.ask = &question{kind: askResult, url: target, result: out.result}
+		} else if action.Verb() == "gather" {
+			out.ask = &question{kind: askResult, url: s.app.AnswerURL, result: out.result}
+		}
+	}
+	if out.ask == nil {
+		return nil
+	}
+	reply, err := s.fetch(*out.ask)
+	if err != nil {
+		return err
+	}
+	if len(reply.Actions) == 0 {
+		// Nothing new: the list goes on.
+		s.setVariables(reply.Variables)
+		return nil
+	}
+	return s.take(reply)
+}
+
+// listEnd is how a call ends whose application has nothing more to say: an answered one is done, a caller who was never
+// answered is refused with 480.
+func (s *session) listEnd() intent {
+	return intent{
+		reason: ReasonCompleted, source: SourceActions, status: StatusRejected, cause: s.quietCause(), sip: 480,
+	}
+}
+
+// quietCause ends an answered call normally and refuses an unanswered one as unavailable.
+func (s *session) quietCause() string {
+	if s.answered {
+		return causeNormal
+	}
+	return refusals[480]
+}
+
+// perform does one action.
+func (s *session) perform(action actions.Action) (outcome, error) {
+	out, err := s.performVerb(action)
+	var input *esl.InputError
+	if errors.As(err, &input) {
+		// The switch cannot be told this safely. The list was valid, so the call goes on without the action.
+		return outcome{}, s.skip(action, input.Field, input.Reason)
+	}
+	return out, err
+}
+
+func (s *session) performVerb(action actions.Action) (outcome, error) {
+	switch a := action.(type) {
+	case *actions.Answer:
+		return s.doAnswer()
+	case *actions.Say:
+		return s.doSay(a)
+	case *actions.Play:
+		return s.doPlay(a)
+	case *actions.Gather:
+		return s.doGather(a)
+	case *actions.Record:
+		return s.doRecord(a)
+	case *actions.Dial:
+		return s.doDial(a)
+	case *actions.Pause:
+		return s.doPause(a)
+	case *actions.DTMF:
+		return s.doDTMF(a)
+	case *actions.Set:
+		return s.doSet(a)
+	case *actions.Redirect:
+		return s.doRedirect(a)
+	case *actions.Notify:
+		return s.doNotify(a)
+	case *actions.Hangup:
+		return s.doHangup(a)
+	case *actions.Reject:
+		return s.doReject(a)
+	default:
+		return outcome{}, fmt.Errorf("no way to do %q", action.Verb())
+	}
+}
+
+// skip tells that an action could not be done. The call goes on with the next one.
+func (s *session) skip(action actions.Action, field, message string) error {
+	return s.tell("call.error", map[string]any{
+		"code": "action_failed", "index": s.flow.index, "action": action.Verb(), "field": field, "message": message,
+	})
+}
+
+// begin stores that the action at the cursor is about to run on the switch under a new Event-UUID, which it returns.
+func (s *session) begin() (string, error) {
+	id := esl.NewEventUUID()
+	err := s.change("cursor", func(ctx context.Context, tx *models.Store, call *models.Call) error {
+		call.Cursor = models.Cursor{List: s.flow.raw, Index: s.flow.index, EventUUID: id, Begun: true, Request: call.Cursor.Request}
+		return tx.UpdateCall(ctx, call, "cursor", "variables")
+	})
+	return id, err
+}
+
+// media runs an application that the caller hears or that listens to the caller. It answers the call when nobody has.
+func (s *session) media(app esl.App, build error, terminators string, early bool) (*esl.Event, error) {
+	if build != nil {
+		return nil, build
+	}
+	s.flow.idle = 0
+	id, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(early); err != nil {
+		return nil, err
+	}
+	if err := s.setTerminators(terminators); err != nil {
+		return nil, err
+	}
+	return s.execute(id, app)
+}
+
+// open makes sure that media flows: it answers an inbound call, or opens early media.
+func (s *session) open(early bool) error {
+	if s.answered || s.call.Direction == DirectionOutbound {
+		return nil
+	}
+	if early {
+		if s.early {
+			return nil
+		}
+		_, err := s.execute(esl.NewEventUUID(), esl.PreAnswer())
+		s.early = err == nil
+		return err
+	}
+	return s.answer(esl.NewEventUUID())
+}
+
+// answer answers an inbound call, capped in the switch first: it must never be up without a limit, even if we die now.
+func (s *session) answer(id string) error {
+	if s.answered {
+		return nil
+	}
+	if err := s.capCall(0); err != nil {
+		return err
+	}
+	if _, err := s.execute(id, esl.Answer()); err != nil {
+		return err
+	}
+	if !s.answered {
+		s.log.Warn("the switch did not answer the call")
+		s.ask(intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable})
+		return errEnding
+	}
+	return nil
+}
+
+// The channel variable that says which digits end a prompt, and its values. FreeSWITCH's default is that * does.
+const (
+	terminatorsVariable = "playback_terminators"
+	noTerminators       = "none"
+	anyTerminators      = "any"
+)
+
+func (s *session) setTerminators(value string) error {
+	if s.terms == value {
+		return nil
+	}
+	err := s.order("set terminators", func(ctx context.Context) error {
+		return s.node.sw.SetVariable(ctx, s.channel, terminatorsVariable, value)
+	})
+	if err == nil {
+		s.terms = value
+	}
+	return err
+}

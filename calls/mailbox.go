@@ -1,0 +1,118 @@
+package calls
+
+import (
+	"sync"
+
+	"tandem/esl"
+)
+
+// mailboxLimit is how many events wait for one session. A call makes a handful of events a second, so a full mailbox
+// means that its session is stuck behind the database, not that it is busy.
+const mailboxLimit = 256
+
+// message is one thing a session is told. Exactly one field is set.
+type message struct {
+	event  *esl.Event
+	up     *nodeUp
+	job    *jobResult
+	ending *intent // someone other than the switch wants the call to end
+	lost   bool    // the node is gone and with it the channel
+	ring   bool    // the caller has waited long enough to be told that it rings
+}
+
+// nodeUp tells a session that its node's connection was rebuilt, and whether its channel was still there.
+type nodeUp struct {
+	restarted bool
+	present   bool
+}
+
+// jobResult is how the originate job of an outbound call ended.
+type jobResult struct {
+	err error
+}
+
+// mailbox carries messages to one session. put never blocks: the node's event workers call it. Events beyond the limit
+// are dropped and overflowed is set, so that the session ends the call rather than wait for what it lost. What ends a
+// call is kept apart and cannot be dropped: the hangup event, the loss of the node, and the first wish to end the call.
+type mailbox struct {
+	channel string        // the call's own channel; hangups of others are events like any
+	ready   chan struct{} // holds one token while there is something to take
+
+	mu         sync.Mutex
+	queue      []message
+	hangup     *esl.Event
+	lost       bool
+	ending     *intent
+	overflowed bool
+}
+
+func newMailbox(channel string) *mailbox {
+	return &mailbox{channel: channel, ready: make(chan struct{}, 1)}
+}
+
+// put adds a message. It reports false when the message was dropped.
+func (b *mailbox) put(m message) bool {
+	b.mu.Lock()
+	kept := b.add(m)
+	b.mu.Unlock()
+	select {
+	case b.ready <- struct{}{}:
+	default:
+	}
+	return kept
+}
+
+func (b *mailbox) add(m message) bool {
+	switch {
+	case m.event != nil && m.event.Name() == eventHangupComplete && m.event.ChannelID() == b.channel:
+		if b.hangup == nil {
+			b.hangup = m.event
+		}
+		return true
+	case m.lost:
+		b.lost = true
+		return true
+	case m.ending != nil:
+		if b.ending == nil {
+			b.ending = m.ending
+		}
+		return true
+	case len(b.queue) >= mailboxLimit:
+		b.overflowed = true
+		return false
+	default:
+		b.queue = append(b.queue, m)
+		return true
+	}
+}
+
+// take returns the next message. Wishes to end the call come first, then the queue in order, then the overflow mark,
+// and the hangup only after everything that happened before it.
+func (b *mailbox) take() (m message, overflowed, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.ending != nil:
+		m = message{ending: b.ending}
+		b.ending = nil
+	case len(b.queue) > 0:
+		m = b.queue[0]
+		b.queue[0] = message{}
+		b.queue = b.queue[1:]
+		if len(b.queue) == 0 {
+			b.queue = nil
+		}
+	case b.overflowed:
+		b.overflowed = false
+		return message{}, true, true
+	case b.hangup != nil:
+		m = message{event: b.hangup}
+		b.hangup = nil
+	case b.lost:
+		m = message{lost: true}
+		b.lost = false
+	default:
+		return message{}, false, false
+	}
+	return m, false, true
+}

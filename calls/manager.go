@@ -1,0 +1,359 @@
+package calls
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"tandem/billing"
+	"tandem/esl"
+	"tandem/models"
+)
+
+// Errors of Create and Cancel; test with errors.Is.
+var (
+	// ErrNoActiveTrunk: the customer has no active outbound trunk.
+	ErrNoActiveTrunk = errors.New("no active outbound trunk")
+	// ErrNoNode: no media node is connected that could carry the call, or the one that carries it is away.
+	ErrNoNode = errors.New("no media node is connected")
+	// ErrCallNotActive: the call has already ended.
+	ErrCallNotActive = errors.New("the call has already ended")
+	// ErrStopping: the manager has been stopped and takes no more calls.
+	ErrStopping = errors.New("the call manager is stopping")
+)
+
+// RequestError refuses a field of a request.
+type RequestError struct {
+	Field   string
+	Message string
+}
+
+// Error returns the field and what is wrong with it.
+func (e *RequestError) Error() string { return e.Field + " " + e.Message }
+
+// Config holds what a Manager needs; Store, Rater and Client are required.
+type Config struct {
+	Store *models.Store
+	Rater *billing.Rater
+	// Client makes every outgoing request: answer_url, fallback_url and play files. It must be a guarded client of the
+	// egress package, which refuses private addresses and redirects.
+	Client *http.Client
+	// Logger gets a line for each call refused and each failure. Default: discard.
+	Logger *slog.Logger
+	// Now is the clock. Default: the Store's.
+	Now func() time.Time
+	// Providers are the operator's own carriers: they may call any DID. Customers' carriers are inbound trunks.
+	Providers []netip.Prefix
+	// MediaDir and RecordingDir say where a node reads fetched files and writes recordings. Defaults: tandem/media and
+	// tandem/recordings below the node's configuration directory.
+	MediaDir     func(node models.Node) string
+	RecordingDir func(node models.Node) string
+	// VoiceEngine and Voice speak what names no voice. Defaults: flite, slt.
+	VoiceEngine string
+	Voice       string
+	// ConnectTimeout bounds connecting to an answer_url, RequestTimeout one whole request to it. Defaults 3 s, 5 s.
+	ConnectTimeout time.Duration
+	RequestTimeout time.Duration
+	// MediaTimeout bounds the fetching of one file to play, MediaLimit its size in bytes. Defaults 10 s, 16 MiB.
+	MediaTimeout time.Duration
+	MediaLimit   int64
+	// CommandTimeout bounds one command to a switch. Default 10 s.
+	CommandTimeout time.Duration
+	// RingAfter is how long an inbound caller waits for the answer_url before being told that it rings. Default 200 ms.
+	RingAfter time.Duration
+	// RingTimeout is how long an outbound call may ring when its request names no timeout. Default 60 s.
+	RingTimeout time.Duration
+	// HangupGrace is how long a session waits for the switch's last word on a channel that the switch no longer knows.
+	// Default 2 s.
+	HangupGrace time.Duration
+	// NodeLostAfter is how long a node may be away before its calls are ended as lost. Default 2 min.
+	NodeLostAfter time.Duration
+	// Drain is how long Stop lets calls go on before it hangs them up. Default 0.
+	Drain time.Duration
+	// MaxCalls is how many calls one manager holds; further inbound ones are refused with 503. Default 20,000.
+	MaxCalls int
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Store == nil || c.Rater == nil || c.Client == nil {
+		return c, errors.New("calls: Store, Rater and Client are required")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = c.Store.Now
+	}
+	if c.MediaDir == nil {
+		c.MediaDir = func(node models.Node) string { return filepath.Join(node.ConfDir, "tandem", "media") }
+	}
+	if c.RecordingDir == nil {
+		c.RecordingDir = func(node models.Node) string { return filepath.Join(node.ConfDir, "tandem", "recordings") }
+	}
+	c.VoiceEngine = cmp.Or(c.VoiceEngine, "flite")
+	c.Voice = cmp.Or(c.Voice, "slt")
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 3*time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	c.MediaTimeout = cmp.Or(c.MediaTimeout, 10*time.Second)
+	c.MediaLimit = cmp.Or(c.MediaLimit, 16<<20)
+	c.CommandTimeout = cmp.Or(c.CommandTimeout, 10*time.Second)
+	c.RingAfter = cmp.Or(c.RingAfter, 200*time.Millisecond)
+	c.RingTimeout = cmp.Or(c.RingTimeout, time.Minute)
+	c.HangupGrace = cmp.Or(c.HangupGrace, 2*time.Second)
+	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 2*time.Minute)
+	c.MaxCalls = cmp.Or(c.MaxCalls, 20_000)
+	return c, nil
+}
+
+// Manager holds the live calls of this process and the nodes that carry them.
+type Manager struct {
+	cfg   Config
+	log   *slog.Logger
+	media *mediaStore
+
+	// ctx ends when the sessions must stop at once; hangUp is closed when they must end their calls.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	stopping  bool
+	nodes     map[string]*node
+	turn      int
+	byCall    map[string]*session
+	byChannel map[string]*session
+	byLeg     map[string]*session // of the parties that dial actions call
+	idle      chan struct{}       // closed when the manager stops and holds no session
+
+	work sync.WaitGroup
+}
+
+// NewManager checks the configuration. It starts nothing.
+func NewManager(cfg Config) (*Manager, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		cfg: cfg, log: cfg.Logger,
+		nodes: map[string]*node{}, byCall: map[string]*session{}, byChannel: map[string]*session{}, byLeg: map[string]*session{},
+		idle: make(chan struct{}),
+	}
+	m.media = newMediaStore(cfg)
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Start lets the manager take calls. Calls that an earlier process left in the database are dealt with when their node
+// connects, see HandleUp.
+func (m *Manager) Start(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopping {
+		return ErrStopping
+	}
+	return nil
+}
+
+// Stop takes no more calls, lets the live ones go on for the configured drain, hangs up the rest and waits until each has
+// had its terminal event. When ctx ends first, what is left is abandoned: the next controller of the node ends it. Stop may
+// be called more than once.
+func (m *Manager) Stop(ctx context.Context) error {
+	m.mu.Lock()
+	first := !m.stopping
+	m.stopping = true
+	if first && len(m.byChannel) == 0 {
+		close(m.idle)
+	}
+	m.mu.Unlock()
+
+	if m.cfg.Drain > 0 {
+		drained := time.NewTimer(m.cfg.Drain)
+		defer drained.Stop()
+		select {
+		case <-m.idle:
+		case <-drained.C:
+		case <-ctx.Done():
+		}
+	}
+	for _, s := range m.sessions() {
+		s.box.put(message{ending: &intent{reason: ReasonShutdown, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}})
+	}
+	var err error
+	select {
+	case <-m.idle:
+	case <-ctx.Done():
+		err = fmt.Errorf("stop the calls: %d left to the next controller: %w", len(m.sessions()), ctx.Err())
+	}
+	m.cancel()
+	m.mu.Lock()
+	nodes := m.nodes
+	m.nodes = map[string]*node{}
+	m.mu.Unlock()
+	for _, n := range nodes {
+		n.close()
+	}
+	m.work.Wait()
+	return err
+}
+
+// AddNode gives the manager a media node. The handler it returns must receive the node's events; esl's rules for a
+// Handler hold for it.
+func (m *Manager) AddNode(row models.Node, sw Switch) esl.Handler {
+	n := &node{m: m, row: row, sw: sw, log: m.log.With("node_id", row.ID, "node", row.Name)}
+	m.mu.Lock()
+	old := m.nodes[row.ID]
+	m.nodes[row.ID] = n
+	m.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	return n
+}
+
+// RemoveNode takes a node away. Its calls end as lost: nobody steers them any more.
+func (m *Manager) RemoveNode(nodeID string) {
+	m.mu.Lock()
+	n := m.nodes[nodeID]
+	delete(m.nodes, nodeID)
+	m.mu.Unlock()
+	if n == nil {
+		return
+	}
+	n.close()
+	n.lose()
+}
+
+// LiveCalls returns how many calls have a session in this process.
+func (m *Manager) LiveCalls() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.byChannel)
+}
+
+// pick returns a connected node for a new outbound call, each in its turn.
+func (m *Manager) pick() (*node, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var up []*node
+	for _, n := range m.nodes {
+		if n.connected() {
+			up = append(up, n)
+		}
+	}
+	if len(up) == 0 {
+		return nil, ErrNoNode
+	}
+	m.turn++
+	return up[m.turn%len(up)], nil
+}
+
+// register makes a session known by its channel, and by its call if it has one. It reports an error when the manager is stopping, full, or has a session for
+// the channel already.
+func (m *Manager) register(s *session) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.stopping:
+		return ErrStopping
+	case len(m.byChannel) >= m.cfg.MaxCalls:
+		return fmt.Errorf("%d calls are live, the most this manager holds", m.cfg.MaxCalls)
+	case m.byChannel[s.channel] != nil:
+		return errKnownChannel
+	}
+	m.byChannel[s.channel] = s
+	if s.call != nil {
+		m.byCall[s.call.ID] = s
+	}
+	m.work.Add(1)
+	return nil
+}
+
+// nameCall makes a session that got its call after it was registered known by the call's id.
+func (m *Manager) nameCall(s *session, callID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.byCall[callID] = s
+}
+
+// forget undoes register.
+func (m *Manager) forget(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byChannel, s.channel)
+	if s.call != nil && m.byCall[s.call.ID] == s {
+		delete(m.byCall, s.call.ID)
+	}
+	if m.stopping && len(m.byChannel) == 0 {
+		select {
+		case <-m.idle:
+		default:
+			close(m.idle)
+		}
+	}
+	m.work.Done()
+}
+
+// errKnownChannel: a session has the channel already.
+var errKnownChannel = errors.New("the channel has a session")
+
+// nameLeg routes the events of a dialled party to a session.
+func (m *Manager) nameLeg(s *session, channel string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.byLeg[channel] = s
+}
+
+func (m *Manager) forgetLeg(channel string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byLeg, channel)
+}
+
+// channelSession returns the session that a channel belongs to, as its call's own or as a dialled party.
+func (m *Manager) channelSession(channel string) *session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.byChannel[channel]; s != nil {
+		return s
+	}
+	return m.byLeg[channel]
+}
+
+func (m *Manager) callSession(callID string) *session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.byCall[callID]
+}
+
+func (m *Manager) sessions() []*session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*session, 0, len(m.byChannel))
+	for _, s := range m.byChannel {
+		all = append(all, s)
+	}
+	return all
+}
+
+// goWork runs fn on a goroutine that Stop waits for, and reports false when the manager is stopping.
+func (m *Manager) goWork(fn func()) bool {
+	m.mu.Lock()
+	if m.stopping {
+		m.mu.Unlock()
+		return false
+	}
+	m.work.Add(1)
+	m.mu.Unlock()
+	go func() {
+		defer m.work.Done()
+		fn()
+	}()
+	return true
+}

@@ -1,0 +1,131 @@
+package calls
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+// node is one media node and the esl.Handler of its events.
+type node struct {
+	m   *Manager
+	row models.Node
+	sw  Switch
+	log *slog.Logger
+
+	mu       sync.Mutex
+	up       bool
+	closed   bool
+	downAt   time.Time   // when the connection was last lost
+	lostWhen *time.Timer // runs while the connection is lost
+}
+
+var _ esl.Handler = (*node)(nil)
+
+// connected says whether the node can take a call now.
+func (n *node) connected() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.up && !n.closed
+}
+
+// lastSeen is the last moment at which the node was known to carry the calls that it has lost since.
+func (n *node) lastSeen() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.downAt.IsZero() {
+		return n.m.cfg.Now()
+	}
+	return n.downAt
+}
+
+// HandleEvent routes an event to its session, and a parked inbound leg that nobody knows to a new one. It never blocks.
+func (n *node) HandleEvent(ev *esl.Event) {
+	switch ev.Name() {
+	case eventProgress, eventProgressMedia, eventAnswer, eventPark, eventExecuteComplete, eventHangupComplete:
+	default:
+		return
+	}
+	if s := n.m.channelSession(ev.ChannelID()); s != nil {
+		if !s.box.put(message{event: ev}) {
+			n.log.Warn("event dropped: the session's mailbox is full", "channel", ev.ChannelID(), "event", ev.Name())
+		}
+		return
+	}
+	if ev.Name() == eventPark && ev.Get("Call-Direction") == DirectionInbound {
+		n.arrive(ev)
+	}
+}
+
+// arrive starts the session of an inbound leg that has just parked.
+func (n *node) arrive(ev *esl.Event) { n.arriveFrom(ev.ChannelID(), ev) }
+
+// arriveFrom starts the session of an inbound leg; ev describes it.
+func (n *node) arriveFrom(channel string, ev *esl.Event) {
+	s := newSession(n, channel)
+	s.park = ev
+	switch err := n.m.register(s); {
+	case err == nil:
+		go s.run()
+	case errors.Is(err, errKnownChannel): // a second CHANNEL_PARK, racing with the first
+		if known := n.m.channelSession(channel); known != nil {
+			known.box.put(message{event: ev})
+		}
+	default:
+		n.log.Warn("inbound call refused: no room", "channel", channel, "error", err)
+		s.refuseAside(causeTempFailure)
+	}
+}
+
+// HandleUp compares what the switch says it carries with the sessions, see recover.go.
+func (n *node) HandleUp(snapshot esl.Snapshot) {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return
+	}
+	n.up = true
+	if n.lostWhen != nil {
+		n.lostWhen.Stop()
+		n.lostWhen = nil
+	}
+	n.mu.Unlock()
+	n.resync(snapshot)
+}
+
+// HandleDown notes that the node is away. Its calls go on without us for a while: the switch holds them, with their caps.
+func (n *node) HandleDown(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.up || n.closed {
+		return
+	}
+	n.up = false
+	n.downAt = n.m.cfg.Now()
+	n.log.Warn("node lost", "error", err)
+	n.lostWhen = time.AfterFunc(n.m.cfg.NodeLostAfter, n.lose)
+}
+
+// lose tells the sessions of this node that their channels are gone.
+func (n *node) lose() {
+	for _, s := range n.m.sessions() {
+		if s.node == n {
+			s.box.put(message{lost: true})
+		}
+	}
+}
+
+// close stops the node's timer and makes it take no more calls.
+func (n *node) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	if n.lostWhen != nil {
+		n.lostWhen.Stop()
+		n.lostWhen = nil
+	}
+}

@@ -1,0 +1,12 @@
+package calls
+
+import "tandem/actions"
+
+// doNotify sends the application's own payload to its webhook, in order with the call's other events.
+func (s *session) doNotify(a *actions.Notify) (outcome, error) {
+	data := map[string]any{"payload": a.Payload}
+	if id := a.Meta().ID; id != "" {
+		data["id"] = id
+	}
+	return outcome{}, s.tell("call.notify", data)
+}

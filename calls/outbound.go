@@ -1,0 +1,215 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+// Bounds of the time an outbound call may ring, in seconds.
+const (
+	minRing = 5
+	maxRing = 600
+)
+
+// CreateRequest asks for an outbound call.
+type CreateRequest struct {
+	CustomerID    string
+	ApplicationID string
+	// From and To are E.164 numbers.
+	From, To string
+	// Record records the call from its answer to its end.
+	Record bool
+	// Metadata are the client's own strings; they come back in every event.
+	Metadata map[string]string
+	// Timeout is how many seconds the call may ring, 5 to 600; 0 is the default.
+	Timeout int
+	// InTx, when set, runs in the transaction that inserts the call, such as for an idempotency record. Its error undoes all.
+	InTx func(tx *models.Store, call *models.Call) error
+}
+
+func (r *CreateRequest) validate() error {
+	for _, field := range []struct{ name, value string }{{"from", r.From}, {"to", r.To}} {
+		if field.value == "" {
+			return &RequestError{Field: field.name, Message: "is required"}
+		}
+		if _, err := ParseNumber(field.value); err != nil {
+			return &RequestError{Field: field.name, Message: err.Error()}
+		}
+	}
+	if r.Timeout != 0 && (r.Timeout < minRing || r.Timeout > maxRing) {
+		return &RequestError{Field: "timeout", Message: fmt.Sprintf("must be from %d to %d seconds", minRing, maxRing)}
+	}
+	return nil
+}
+
+// Create stores an outbound call with its hold and its call.created event in one transaction, and dials after the commit.
+// The call returned has the state dialing. Errors: *RequestError, models.ErrNotFound for an application that is not the
+// customer's, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode. On any error nothing is dialled or charged.
+func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, error) {
+	if err := req.validate(); err != nil {
+		return nil, err
+	}
+	app, err := m.cfg.Store.Application(ctx, req.CustomerID, req.ApplicationID)
+	if err != nil {
+		return nil, fmt.Errorf("find application: %w", err)
+	}
+	trunk, err := m.cfg.Store.ActiveOutboundTrunk(ctx, req.CustomerID)
+	if errors.Is(err, models.ErrNotFound) {
+		return nil, ErrNoActiveTrunk
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find trunk: %w", err)
+	}
+	n, err := m.pick()
+	if err != nil {
+		return nil, err
+	}
+	timeout := req.Timeout
+	if timeout == 0 {
+		timeout = int(m.cfg.RingTimeout / time.Second)
+	}
+	channel := uuid.NewString()
+	call := &models.Call{
+		ID: models.NewID("call_"), CustomerID: req.CustomerID, ApplicationID: app.ID, TrunkID: &trunk.ID, NodeID: &n.row.ID,
+		Direction: DirectionOutbound, From: req.From, To: req.To, Record: req.Record, Metadata: req.Metadata,
+		ChannelID: channel, TimeoutSeconds: timeout,
+	}
+	// The session is known before the call is: whoever cancels the call the moment it exists finds it.
+	s := newSession(n, channel)
+	s.app, s.flow.gateway = app, trunk.GatewayName
+	s.setCall(call)
+	if err := m.register(s); err != nil {
+		if errors.Is(err, ErrStopping) {
+			return nil, ErrNoNode
+		}
+		return nil, err
+	}
+	stored, err := m.insert(ctx, call, onCreate, func(tx *models.Store, call *models.Call) error {
+		if req.InTx == nil {
+			return nil
+		}
+		return req.InTx(tx, call)
+	})
+	if err != nil {
+		m.forget(s)
+		return nil, err
+	}
+	*s.call = *stored
+	created := *stored
+	go s.run()
+	return &created, nil
+}
+
+// insert stores a new call with its hold and its first event, in one transaction.
+func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, also func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	arrow, ok := next("", on)
+	if !ok {
+		return nil, fmt.Errorf("no new call is %s", on)
+	}
+	var stored models.Call
+	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+		stored = *call
+		stored.Status = arrow.to[0]
+		held, err := m.cfg.Rater.Reserve(ctx, tx, stored.CustomerID, stored.Direction)
+		if err != nil {
+			return fmt.Errorf("reserve: %w", err)
+		}
+		stored.PricePerMinuteMicros, stored.HoldMicros, stored.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
+		if stored.Status == StatusRinging {
+			now := m.cfg.Now()
+			stored.RingingAt = &now
+		}
+		if err := tx.CreateCall(ctx, &stored); err != nil {
+			return fmt.Errorf("insert call: %w", err)
+		}
+		if err := emit(ctx, tx, &stored, arrow.event, nil); err != nil {
+			return err
+		}
+		if also != nil {
+			return also(tx, &stored)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &stored, nil
+}
+
+// dialOut originates the leg and waits until it is answered and ours to steer.
+func (s *session) dialOut() error {
+	limit, err := esl.SchedHangupApp(time.Duration(s.call.GrantedSeconds)*time.Second, causeTimeLimit)
+	if err != nil {
+		return fmt.Errorf("cap the call: %w", err)
+	}
+	ctx, cancel := s.command()
+	job, err := s.node.sw.Originate(ctx, esl.Originate{
+		ChannelID: s.channel, Gateway: s.flow.gateway, Number: s.call.To, CallerIDNumber: s.call.From,
+		Timeout: time.Duration(s.call.TimeoutSeconds) * time.Second, ExecuteOnAnswer: []esl.App{limit},
+		Variables: []esl.Var{
+			// Only an answer ends the originate: with early media it would end at once, and the ring timer with it.
+			{Name: "ignore_early_media", Value: "true"},
+			{Name: "playback_terminators", Value: noTerminators},
+		},
+	})
+	cancel()
+	if err != nil {
+		// Whether or not the switch has the job, the channel's name is ours, so that it can be ended.
+		s.log.Warn("originate failed", "error", err)
+		why := intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}
+		if errors.Is(err, esl.ErrDown) {
+			why.reason = ReasonNodeLost
+		}
+		s.ask(why)
+		return errEnding
+	}
+	s.job, s.terms = job, noTerminators
+	s.watchJob(job)
+	for {
+		err := s.await(nil, func() bool { return s.jobDone && s.jobErr != nil || s.answered && s.parked })
+		switch {
+		case err != nil:
+			return err
+		case s.jobErr == nil:
+			return nil
+		case s.jobFailed():
+			return s.awaitJobHangup()
+		}
+		// The job's end was lost with a connection, or came late: only the switch knows whether there is a channel.
+		s.job, s.jobErr = nil, nil
+		if err := s.confirm(); err != nil {
+			return err
+		}
+	}
+}
+
+// jobFailed says whether the switch has reported that the originate failed; an unknown end is no failure.
+func (s *session) jobFailed() bool {
+	var refused *esl.CommandError
+	return s.jobDone && errors.As(s.jobErr, &refused)
+}
+
+// watchJob turns the end of the originate into a message. run stops the watch.
+func (s *session) watchJob(job *esl.Job) {
+	ctx, cancel := context.WithCancel(s.m.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := job.Wait(ctx)
+		if ctx.Err() == nil {
+			s.box.put(message{job: &jobResult{err: err}})
+		}
+	}()
+	s.stopJob = func() {
+		cancel()
+		<-done
+	}
+}

@@ -1,0 +1,173 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+// What happens when a node connects, first or again. Every channel of the snapshot and every call of this node that the
+// database holds live is one of these:
+//
+//   - a session's channel that lives: the session goes on. If an application was running, a marker queued behind it tells
+//     when it has completed, should that completion have been lost.
+//   - a session's channel that is gone: the call ends as node_lost, billed until the node was lost.
+//   - a live call without a session, left by an earlier controller, whose channel lives: the channel is hung up and the call
+//     ends as controller_restarted, billed what the switch says. It is not taken over: a later version resumes it.
+//   - a live call without a session whose channel is gone: it ends as node_lost, billed until its last change.
+//   - a parked inbound channel that has no call: it arrived while nobody listened, and is treated as if it arrived now.
+//   - a channel whose call has ended: it is hung up, nobody pays for it.
+//   - any other channel is not ours, such as the other leg of a bridge.
+//
+// A node whose Core-UUID has changed has lost all its channels, whatever the snapshot says.
+func (n *node) resync(snapshot esl.Snapshot) {
+	present := make(map[string]bool, len(snapshot.Channels))
+	for _, c := range snapshot.Channels {
+		present[c.UUID] = true
+	}
+	for _, s := range n.m.sessions() {
+		if s.node == n {
+			s.box.put(message{up: &nodeUp{restarted: snapshot.Restarted, present: present[s.channel]}})
+		}
+	}
+	if !n.m.goWork(func() { n.adopt(snapshot, present) }) {
+		n.log.Debug("node connected while stopping")
+	}
+}
+
+// adopt deals with the channels and calls that have no session.
+func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
+	ctx, cancel := context.WithTimeout(n.m.ctx, time.Minute)
+	defer cancel()
+	calls, err := n.m.cfg.Store.LiveCalls(ctx, n.row.ID)
+	if err != nil {
+		n.log.Error("live calls of the node not read", "error", err)
+		return
+	}
+	claimed := make(map[string]bool, len(calls))
+	for i := range calls {
+		call := &calls[i]
+		claimed[call.ChannelID] = true
+		if n.m.callSession(call.ID) != nil {
+			continue
+		}
+		n.endOrphan(ctx, call, present[call.ChannelID], snapshot.Restarted)
+	}
+	for _, c := range snapshot.Channels {
+		if !claimed[c.UUID] && n.m.channelSession(c.UUID) == nil {
+			n.sortOut(ctx, c)
+		}
+	}
+}
+
+// endOrphan ends a live call that has no session.
+func (n *node) endOrphan(ctx context.Context, call *models.Call, present, restarted bool) {
+	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
+	if !present && !restarted {
+		// The list that the switch gives may be stale; ask about this one.
+		alive, err := n.sw.Exists(ctx, call.ChannelID)
+		if err != nil {
+			log.Error("orphan call not checked", "error", err)
+			return
+		}
+		present = alive
+	}
+	if present && !restarted {
+		s := newSession(n, call.ChannelID)
+		s.adopted = true
+		s.answered = call.Status == StatusInProgress
+		s.setCall(call)
+		s.ask(intent{reason: ReasonControllerRestarted, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
+		if err := n.m.register(s); err != nil {
+			log.Error("orphan call not ended", "error", err)
+			return
+		}
+		log.Warn("call of an earlier controller is hung up")
+		go s.run()
+		return
+	}
+	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform}
+	if call.Status == StatusInProgress {
+		end.status, end.sip = StatusCompleted, 200
+		// Nobody watched: the last moment at which the call is known to have lived is its last change.
+		end.billed = billable(call, call.UpdatedAt)
+	}
+	err := n.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+		ended := *call
+		return n.m.end(ctx, tx, &ended, end, n.m.cfg.Now())
+	})
+	switch {
+	case errors.Is(err, models.ErrStale):
+	case err != nil:
+		log.Error("orphan call not ended", "error", err)
+	default:
+		log.Warn("call of an earlier controller has ended unseen")
+	}
+}
+
+// sortOut decides about a channel that no live call names.
+func (n *node) sortOut(ctx context.Context, c esl.Channel) {
+	log := n.log.With("channel", c.UUID)
+	call, err := n.m.cfg.Store.CallByChannel(ctx, c.UUID)
+	switch {
+	case err == nil && !call.Live():
+		log.Warn("channel of an ended call is hung up", "call_id", call.ID)
+		if err := n.sw.Kill(ctx, c.UUID, causeNormal); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
+			log.Error("channel of an ended call not hung up", "error", err)
+		}
+	case err == nil: // its call was stored a moment ago and has its session
+	case !errors.Is(err, models.ErrNotFound):
+		log.Error("channel not looked up", "error", err)
+	case c.Direction == DirectionInbound && c.Application == "park":
+		ev, err := n.sw.Dump(ctx, c.UUID)
+		if err != nil {
+			log.Warn("parked channel not read", "error", err)
+			return
+		}
+		if n.m.channelSession(c.UUID) == nil {
+			n.arriveFrom(c.UUID, ev)
+		}
+	}
+}
+
+// handleUp goes on after the node's connection was rebuilt.
+func (s *session) handleUp(up nodeUp) error {
+	if up.restarted {
+		s.ended, s.lost = true, true
+		return errEnded
+	}
+	if !up.present {
+		if err := s.confirm(); err != nil {
+			return err
+		}
+	}
+	if s.running != "" && s.completed == nil && s.marker == "" {
+		return s.mark()
+	}
+	return nil
+}
+
+// confirm asks the switch whether the channel lives, twice when it says no: an originate that it has just taken may not
+// have its channel yet. A channel that is gone ends the call as lost.
+func (s *session) confirm() error {
+	for try := 0; ; try++ {
+		var alive bool
+		err := s.order("ask for the channel", func(ctx context.Context) (err error) {
+			alive, err = s.node.sw.Exists(ctx, s.channel)
+			return err
+		})
+		if err != nil || alive {
+			return err
+		}
+		if try == 1 {
+			s.ended, s.lost = true, true
+			return errEnded
+		}
+		if err := s.pause(s.m.cfg.HangupGrace, nil); err != nil {
+			return err
+		}
+	}
+}

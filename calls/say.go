@@ -1,0 +1,45 @@
+package calls
+
+import (
+	"cmp"
+	"time"
+
+	"tandem/actions"
+	"tandem/esl"
+)
+
+// briefest is the shortest time in which anything can be heard. What is to be repeated until the caller hangs up, and is
+// over sooner, failed on the switch: it is not tried over and over.
+const briefest = 20 * time.Millisecond
+
+// doSay speaks a text with the switch's speech engine, as often as asked.
+func (s *session) doSay(a *actions.Say) (outcome, error) {
+	app, build := esl.Speak(s.m.cfg.VoiceEngine, cmp.Or(a.Voice, s.m.cfg.Voice), a.Text)
+	terminators := noTerminators
+	if a.BargeIn {
+		terminators = anyTerminators
+	}
+	begun := s.m.cfg.Now()
+	result := map[string]any{"outcome": "played"}
+	for round := 1; a.Loop == 0 || round <= a.Loop; round++ {
+		started := s.m.cfg.Now()
+		done, err := s.media(app, build, terminators, a.Early)
+		if err != nil {
+			return outcome{}, err
+		}
+		if digit := done.Variable(terminatorUsed); a.BargeIn && digit != "" {
+			result["outcome"], result["digit"] = "interrupted", digit
+			break
+		}
+		if a.Loop == 0 && s.m.cfg.Now().Sub(started) < briefest {
+			result["outcome"] = "failed"
+			break
+		}
+	}
+	result["played_ms"] = s.m.cfg.Now().Sub(begun).Milliseconds()
+	return outcome{result: result}, nil
+}
+
+// terminatorUsed is the channel variable that holds the digit which ended the last prompt (switch_types.h,
+// SWITCH_PLAYBACK_TERMINATOR_USED); every prompt empties it first.
+const terminatorUsed = "playback_terminator_used"

@@ -1,0 +1,346 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+// How the steps of a session end early. None is a failure of the step itself.
+var (
+	// errEnded: the channel is gone.
+	errEnded = errors.New("the channel has ended")
+	// errEnding: the call is to be ended; session.asked says why.
+	errEnding = errors.New("the call is to be ended")
+	// errAbandoned: the manager stops at once, or another controller has written the call's end. The call is left alone.
+	errAbandoned = errors.New("the call is left to another controller")
+)
+
+// session is one call. Its goroutine owns every field below box.
+type session struct {
+	m       *Manager
+	node    *node
+	channel string
+	box     *mailbox
+
+	log  *slog.Logger
+	call *models.Call        // nil until an inbound leg is admitted
+	app  *models.Application // who answers for the call
+
+	park     *esl.Event // the event that announced an inbound leg
+	adopted  bool       // the call is an earlier controller's and only to be ended
+	parked   bool
+	bridged  bool // the channel's variables for bridges are set
+	rung     bool // the caller was told that it rings
+	early    bool // early media is open
+	answered bool
+
+	job     *esl.Job // the originate of an outbound call
+	jobDone bool
+	jobErr  error
+	stopJob func()
+
+	asked *intent      // why we end the call
+	ended bool         // the channel is gone
+	facts hangupFacts  // what the switch said about it
+	lost  bool         // the node is gone, and nobody said anything
+	kills int          // how often we tried to end the channel
+	later *intent      // a hangup that an action scheduled on the switch
+	leg   *dialedLeg   // the other party while a dial runs
+	tapes []*recording // recordings that have not ended
+
+	flow        flow
+	running     string     // Event-UUID of the application that runs, "" for none
+	marker      string     // Event-UUID of what was queued behind it after a reconnect
+	completed   *esl.Event // its completion
+	terms       string     // the channel's playback_terminators, as far as we set them
+	promptVoice string     // the voice of the channel's prompts, "" before the first
+	gathers     int        // how many variables for digits the channel has
+}
+
+func newSession(n *node, channel string) *session {
+	return &session{m: n.m, node: n, channel: channel, box: newMailbox(channel), log: n.log.With("channel", channel)}
+}
+
+// setCall gives the session its call.
+func (s *session) setCall(call *models.Call) {
+	s.call = call
+	s.log = s.log.With("call_id", call.ID)
+}
+
+// run is the life of the call, from registration to the terminal event. The caller has registered the session.
+func (s *session) run() {
+	defer s.m.forget(s)
+	defer func() {
+		if s.stopJob != nil {
+			s.stopJob()
+		}
+	}()
+	err := s.live()
+	if s.call == nil {
+		return // an inbound leg that was refused
+	}
+	if !s.ended && !errors.Is(err, errAbandoned) {
+		err = s.bringDown()
+	}
+	if s.ended {
+		err = s.finish()
+	}
+	if err != nil && !errors.Is(err, errEnded) {
+		s.log.Error("call left without its end", "error", err)
+	}
+	s.m.media.release(s.flow.files)
+}
+
+// live runs the call until its channel ends or it is to be ended.
+func (s *session) live() error {
+	var err error
+	switch {
+	case s.adopted:
+		return errEnding
+	case s.park != nil:
+		err = s.admit()
+	default:
+		err = s.dialOut()
+	}
+	if err != nil {
+		return err
+	}
+	err = s.runFlow()
+	if err == nil || errors.Is(err, errEnded) || errors.Is(err, errEnding) || errors.Is(err, errAbandoned) {
+		return err
+	}
+	if s.m.ctx.Err() != nil {
+		return errAbandoned
+	}
+	s.log.Error("call ended for a failure of ours", "error", err)
+	s.ask(intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
+	return errEnding
+}
+
+// ask notes why the call is to be ended. The first wish stands.
+func (s *session) ask(why intent) {
+	if s.asked == nil {
+		s.asked = &why
+	}
+}
+
+// await takes messages until the condition holds or wake is closed; either is success. It returns an error when the call
+// is over, or is to be.
+func (s *session) await(wake <-chan struct{}, done func() bool) error {
+	for {
+		for {
+			if done != nil && done() {
+				return nil
+			}
+			m, overflowed, ok := s.box.take()
+			if !ok {
+				break
+			}
+			if overflowed {
+				s.log.Error("mailbox overflow: the call cannot be steered any more")
+				m = message{ending: &intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503}}
+			}
+			if err := s.handle(m); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-s.box.ready:
+		case <-wake:
+			return nil
+		case <-s.m.ctx.Done():
+			return errAbandoned
+		}
+	}
+}
+
+// pause is await for a length of time.
+func (s *session) pause(d time.Duration, done func() bool) error {
+	wake := make(chan struct{})
+	timer := time.AfterFunc(d, func() { close(wake) })
+	defer timer.Stop()
+	return s.await(wake, done)
+}
+
+// handle does what a message means for the call as a whole.
+func (s *session) handle(m message) error {
+	switch {
+	case m.event != nil:
+		return s.handleEvent(m.event)
+	case m.ending != nil:
+		if s.asked != nil {
+			return nil
+		}
+		s.ask(*m.ending)
+		return errEnding
+	case m.job != nil:
+		s.jobDone, s.jobErr = true, m.job.err
+		return nil
+	case m.up != nil:
+		return s.handleUp(*m.up)
+	case m.lost:
+		s.ended, s.lost = true, true
+		return errEnded
+	case m.ring:
+		return s.ring()
+	}
+	return nil
+}
+
+func (s *session) handleEvent(ev *esl.Event) error {
+	if ev.ChannelID() != s.channel {
+		s.handleLeg(ev)
+		return nil
+	}
+	switch ev.Name() {
+	case eventProgress, eventProgressMedia:
+		return s.move(onProgress, nil)
+	case eventAnswer:
+		return s.handleAnswer(ev)
+	case eventPark:
+		s.parked = true
+	case eventExecuteComplete:
+		if id := ev.Get("Application-UUID"); id != "" && (id == s.running || id == s.marker) {
+			s.completed = ev
+		}
+	case eventHangupComplete:
+		s.ended = true
+		s.facts = readFacts(ev)
+		return errEnded
+	}
+	return nil
+}
+
+// handleAnswer makes the call in_progress and starts what begins with the answer.
+func (s *session) handleAnswer(ev *esl.Event) error {
+	if s.answered {
+		return nil
+	}
+	s.answered = true
+	at := ev.Time()
+	if now := s.m.cfg.Now(); at.IsZero() || at.After(now) {
+		at = now
+	}
+	if err := s.move(onAnswer, func(call *models.Call) { call.AnsweredAt = &at }); err != nil {
+		return err
+	}
+	if s.leg != nil {
+		// A dialled party answered it, not we.
+		if err := s.capCall(0); err != nil {
+			return err
+		}
+	}
+	if s.call.Record {
+		return s.recordCall()
+	}
+	return nil
+}
+
+// command returns a context for one command to the switch. Commands outlive nothing but the manager's hard stop.
+func (s *session) command() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.m.ctx, s.m.cfg.CommandTimeout)
+}
+
+// order sends one command that is not an application. That the channel is gone is no failure: its hangup is on the way.
+func (s *session) order(what string, send func(ctx context.Context) error) error {
+	for {
+		ctx, cancel := s.command()
+		err := send(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, esl.ErrNoSuchChannel):
+			return s.awaitHangup()
+		case errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply):
+			if err := s.awaitUp(); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// awaitUp waits until the node is back, or is given up.
+func (s *session) awaitUp() error {
+	delay := 20 * time.Millisecond
+	for {
+		if err := s.pause(delay, nil); err != nil {
+			return err
+		}
+		if s.node.connected() && s.node.sw.Up() {
+			return nil
+		}
+		delay = min(2*delay, time.Second)
+	}
+}
+
+// awaitHangup waits for the last word on a channel that the switch does not know any more.
+func (s *session) awaitHangup() error {
+	if err := s.pause(s.m.cfg.HangupGrace, nil); err != nil {
+		return err
+	}
+	s.log.Warn("the switch ended the channel without a word")
+	s.ended, s.lost = true, true
+	return errEnded
+}
+
+// execute runs one application and waits for its completion. The cursor that names id must be stored already.
+func (s *session) execute(id string, app esl.App) (*esl.Event, error) {
+	s.running, s.marker, s.completed = id, "", nil
+	defer func() { s.running, s.marker = "", "" }()
+	for {
+		ctx, cancel := s.command()
+		err := s.node.sw.Execute(ctx, s.channel, id, app)
+		cancel()
+		if err == nil {
+			break
+		}
+		switch {
+		case errors.Is(err, esl.ErrNoSuchChannel):
+			return nil, s.awaitHangup()
+		case errors.Is(err, esl.ErrNoReply) && errors.Is(err, esl.ErrDown):
+			// The connection ended: the switch may have the command. When the node is back, a marker queued behind it tells.
+			if err := s.awaitUp(); err != nil {
+				return nil, err
+			}
+			if s.completed == nil && s.marker == "" {
+				if err := s.mark(); err != nil {
+					return nil, err
+				}
+			}
+		case errors.Is(err, esl.ErrDown):
+			if err := s.awaitUp(); err != nil {
+				return nil, err
+			}
+			continue
+		default:
+			return nil, fmt.Errorf("execute %s: %w", app.Name(), err)
+		}
+		break
+	}
+	if err := s.await(nil, func() bool { return s.completed != nil }); err != nil {
+		return nil, err
+	}
+	return s.completed, nil
+}
+
+// mark queues a moment of sleep behind the running application. Applications of a channel run in turn, so when the marker
+// completes, so has what was before it, even if that completion was lost with a connection.
+func (s *session) mark() error {
+	app, err := esl.Sleep(time.Millisecond)
+	if err != nil {
+		return fmt.Errorf("build the marker: %w", err)
+	}
+	s.marker = esl.NewEventUUID()
+	return s.order("queue a marker", func(ctx context.Context) error {
+		return s.node.sw.Execute(ctx, s.channel, s.marker, app)
+	})
+}

@@ -1,0 +1,39 @@
+package calls
+
+import (
+	"context"
+	"time"
+
+	"tandem/esl"
+)
+
+// Names of the switch's events that a session reads.
+const (
+	eventProgress        = "CHANNEL_PROGRESS"
+	eventProgressMedia   = "CHANNEL_PROGRESS_MEDIA"
+	eventAnswer          = "CHANNEL_ANSWER"
+	eventPark            = "CHANNEL_PARK"
+	eventExecuteComplete = "CHANNEL_EXECUTE_COMPLETE"
+	eventHangupComplete  = "CHANNEL_HANGUP_COMPLETE"
+)
+
+// Switch is what this package asks of a media node. *esl.Node is one. Every method may return esl.ErrDown while the node
+// is away, and an *esl.CommandError when the switch refuses.
+type Switch interface {
+	// Up says whether commands reach the switch.
+	Up() bool
+	// Execute runs an application on a channel; its completion arrives as an event that carries eventUUID.
+	Execute(ctx context.Context, channel, eventUUID string, app esl.App) error
+	// Originate dials. It returns when the switch has accepted the job, not when anybody answers.
+	Originate(ctx context.Context, originate esl.Originate) (*esl.Job, error)
+	// Kill ends a channel at once, whatever it is doing.
+	Kill(ctx context.Context, channel, cause string) error
+	// Break interrupts what a channel plays.
+	Break(ctx context.Context, channel string) error
+	SetVariable(ctx context.Context, channel, name, value string) error
+	SchedHangup(ctx context.Context, channel string, after time.Duration, cause string) error
+	RecordStart(ctx context.Context, channel, path string) error
+	RecordStop(ctx context.Context, channel, path string) error
+	Exists(ctx context.Context, channel string) (bool, error)
+	Dump(ctx context.Context, channel string) (*esl.Event, error)
+}
