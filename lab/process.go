@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +18,8 @@ const (
 	bootTime = 60 * time.Second
 	// stopTime is how long a FreeSWITCH gets for an orderly end before it is killed.
 	stopTime = 3 * time.Second
+	// bootedMark stands in the banner that switch_core.c logs once every module is loaded.
+	bootedMark = "cluecon.com/"
 )
 
 // process is one FreeSWITCH with its directories.
@@ -83,14 +86,28 @@ func (p *process) start(ctx context.Context) error {
 	return nil
 }
 
-// ready asks the Event Socket until the switch says that it is. It opens a connection per question, since FreeSWITCH opens
-// the socket before the other modules are there.
+// ready waits until the switch says that it is ready and its SIP profile runs.
 func (p *process) ready(ctx context.Context, exited <-chan struct{}) error {
+	var probe *Probe
+	defer func() {
+		if probe != nil {
+			_ = probe.Close()
+		}
+	}()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var last error
 	for {
-		if last = p.answers(ctx); last == nil {
+		var last error
+		switch {
+		case p.password == "":
+			last = p.started()
+		case probe == nil:
+			probe, last = DialESL(ctx, p.eslAddr, p.password)
+		}
+		if probe != nil {
+			last = answers(ctx, probe)
+		}
+		if last == nil {
 			return nil
 		}
 		select {
@@ -103,29 +120,27 @@ func (p *process) ready(ctx context.Context, exited <-chan struct{}) error {
 	}
 }
 
-func (p *process) answers(ctx context.Context) error {
-	if p.password == "" {
-		log, err := os.ReadFile(p.logFile())
-		if err == nil && !containsStarted(log) {
-			err = errors.New("still starting")
-		}
-		return err
-	}
-	probe, err := DialESL(ctx, p.eslAddr, p.password)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = probe.Close() }()
-	for question, want := range map[string]string{"fsctl ready_check": "true", "sofia status profile external": "RUNNING"} {
+// answers asks what tells that every module is there and that SIP is heard.
+func answers(ctx context.Context, probe *Probe) error {
+	for question, want := range map[string]string{"fsctl ready_check": "true", "sofia status": "RUNNING"} {
 		reply, err := probe.API(ctx, question)
 		if err != nil {
 			return err
 		}
-		if !containsFold(reply, want) {
+		if !strings.Contains(reply, want) {
 			return fmt.Errorf("%s: %.60s", question, reply)
 		}
 	}
 	return nil
+}
+
+// started reports whether the log has the banner that ends a start, for a switch that lets nobody ask.
+func (p *process) started() error {
+	log, err := os.ReadFile(p.logFile())
+	if err == nil && !strings.Contains(string(log), bootedMark) {
+		err = errors.New("no banner in the log yet")
+	}
+	return err
 }
 
 // stop ends the process in an orderly way, or kills it when that takes too long.
