@@ -16,6 +16,8 @@ const (
 	batchTimeout = 30 * time.Second
 	// txAttempts is how often a function runs when the database asks for a retry (serialization failure, deadlock).
 	txAttempts = 5
+	// slowTurn is after how long a function that holds the transaction is reported.
+	slowTurn = 5 * time.Second
 )
 
 // txState is what a Store inside InTx carries.
@@ -45,7 +47,7 @@ func (c boundContext) Value(key any) any { return c.values.Value(key) }
 // when the connection breaks before the commit, so it must have no effect outside the tx, and it must not block: others wait
 // for the same commit. On a Store that is a transaction already, fn simply runs in it.
 //
-// fn runs on the caller's goroutine. Cancelling ctx abandons a transaction that has not begun; one that has runs to its end.
+// fn runs on the caller's goroutine. A ctx that ends before fn's turn keeps fn from running; later it changes nothing.
 func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
 	if s.tx != nil {
 		return fn(s)
@@ -66,14 +68,13 @@ type committer struct {
 // ticket is one waiting InTx.
 type ticket struct {
 	ctx  context.Context
-	turn chan *Store   // the transaction, lent to the caller; unbuffered, so that a cancelled caller never holds it
+	turn chan *Store   // the transaction, lent to the caller
 	back chan error    // what the function returned
 	end  chan struct{} // closed when outcome is final
 	// outcome is the answer; readable once end is closed.
 	outcome error
 	runs    int
 	due     bool
-	retry   error
 }
 
 func newCommitter(c *core) *committer {
@@ -160,14 +161,14 @@ func (c *committer) commit(batch []*ticket) (again []*ticket) {
 		return nil
 	}
 	var ran []*ticket
-	for ran1 := 0; ran1 < batchLimit; ran1++ {
+	for place := 0; place < batchLimit; place++ {
 		var t *ticket
-		if ran1 < len(batch) {
-			t = batch[ran1]
+		if place < len(batch) {
+			t = batch[place]
 		} else if t = c.next(); t == nil {
 			break
 		}
-		verdict, err := c.turn(ctx, db, t, len(ran) > 0)
+		verdict, err := c.turn(ctx, db, t)
 		switch verdict {
 		case turnKept:
 			ran = append(ran, t)
@@ -177,8 +178,8 @@ func (c *committer) commit(batch []*ticket) (again []*ticket) {
 		case turnBroken:
 			db.Rollback()
 			rest := append(ran, t)
-			if ran1+1 < len(batch) {
-				rest = append(rest, batch[ran1+1:]...)
+			if place+1 < len(batch) {
+				rest = append(rest, batch[place+1:]...)
 			}
 			return append(again, rerun(rest, err)...)
 		}
@@ -222,9 +223,8 @@ const (
 
 const savepoint = "turn"
 
-// turn lends the transaction to one caller. The savepoint of an earlier turn is released in the same round trip that sets
-// this one's.
-func (c *committer) turn(ctx context.Context, db *gorm.DB, t *ticket, others bool) (verdict, error) {
+// turn lends the transaction to one caller, under a savepoint.
+func (c *committer) turn(ctx context.Context, db *gorm.DB, t *ticket) (verdict, error) {
 	if err := t.ctx.Err(); err != nil && t.runs == 0 {
 		t.answer(err)
 		return turnUndone, nil
@@ -234,8 +234,12 @@ func (c *committer) turn(ctx context.Context, db *gorm.DB, t *ticket, others boo
 	}
 	t.runs++
 	state := &txState{db: db, batch: ctx}
+	// Nothing can be done about a function that does not return (it may be waiting for this very goroutine, having called
+	// the database instead of its tx), but it must be seen.
+	slow := time.AfterFunc(slowTurn, func() { c.core.logger.Error("transaction holds up all others", "seconds", slowTurn.Seconds()) })
 	t.turn <- &Store{core: c.core, tx: state}
 	err := <-t.back
+	slow.Stop()
 	if err == nil {
 		t.due = state.due
 		if err := db.Exec("RELEASE SAVEPOINT " + savepoint).Error; err != nil {

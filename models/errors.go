@@ -1,6 +1,7 @@
 package models
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -75,7 +76,7 @@ func explain(err error, format string, args ...any) error {
 }
 
 func translate(err error) error {
-	if errors.Is(err, gorm.ErrRecordNotFound) {
+	if errors.Is(err, gorm.ErrRecordNotFound) || errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound
 	}
 	var pg *pgconn.PgError

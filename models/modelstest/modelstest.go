@@ -42,23 +42,35 @@ func Main(m *testing.M, options ...goleak.Option) {
 // its own.
 func Run(t *testing.T, name string, fn func(t *testing.T, s *models.Store)) {
 	t.Helper()
-	each(t, name, func(t *testing.T, open func(*testing.T, func() time.Time) *models.Store) { fn(t, open(t, nil)) })
+	each(t, name, func(t *testing.T, location string) { fn(t, open(t, location, nil)) })
 }
 
 // RunClock is Run with a store whose clock stands still until the test moves it.
 func RunClock(t *testing.T, name string, fn func(t *testing.T, s *models.Store, clock *Clock)) {
 	t.Helper()
-	each(t, name, func(t *testing.T, open func(*testing.T, func() time.Time) *models.Store) {
+	each(t, name, func(t *testing.T, location string) {
 		clock := NewClock()
-		fn(t, open(t, clock.Now), clock)
+		fn(t, open(t, location, clock.Now), clock)
 	})
 }
 
-func each(t *testing.T, name string, fn func(*testing.T, func(*testing.T, func() time.Time) *models.Store)) {
+// RunPair is Run with two stores on one database: as two processes have it.
+func RunPair(t *testing.T, name string, fn func(t *testing.T, s, other *models.Store)) {
+	t.Helper()
+	each(t, name, func(t *testing.T, location string) { fn(t, open(t, location, nil), open(t, location, nil)) })
+}
+
+// RunURL is Run for tests that open the database themselves.
+func RunURL(t *testing.T, name string, fn func(t *testing.T, location string)) {
+	t.Helper()
+	each(t, name, fn)
+}
+
+func each(t *testing.T, name string, fn func(t *testing.T, location string)) {
 	t.Helper()
 	both := func(t *testing.T) {
-		t.Run(models.DialectSQLite, func(t *testing.T) { fn(t, openSQLite) })
-		t.Run(models.DialectPostgres, func(t *testing.T) { fn(t, openPostgres) })
+		t.Run(models.DialectSQLite, func(t *testing.T) { fn(t, SQLiteURL(t)) })
+		t.Run(models.DialectPostgres, func(t *testing.T) { fn(t, PostgresURL(t)) })
 	}
 	if name == "" {
 		both(t)
@@ -70,13 +82,13 @@ func each(t *testing.T, name string, fn func(*testing.T, func(*testing.T, func()
 // Open returns an empty store on SQLite: for tests to which the database does not matter.
 func Open(t *testing.T) *models.Store {
 	t.Helper()
-	return openSQLite(t, nil)
+	return open(t, SQLiteURL(t), nil)
 }
 
 // OpenPostgres returns an empty store on PostgreSQL and skips the test where there is none.
 func OpenPostgres(t *testing.T) *models.Store {
 	t.Helper()
-	return openPostgres(t, nil)
+	return open(t, PostgresURL(t), nil)
 }
 
 func open(t testing.TB, location string, now func() time.Time) *models.Store {
@@ -100,11 +112,6 @@ var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
 	}
 	return os.ReadFile(path)
 })
-
-func openSQLite(t *testing.T, now func() time.Time) *models.Store {
-	t.Helper()
-	return open(t, SQLiteURL(t), now)
-}
 
 // SQLiteURL returns the URL of an empty, migrated SQLite database for a test that opens it itself.
 func SQLiteURL(t testing.TB) string {

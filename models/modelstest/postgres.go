@@ -113,11 +113,6 @@ func (s *server) database(name string) string {
 
 func databaseName(kind string) string { return "tandem_" + kind + "_" + strings.ToLower(rand.Text()) }
 
-func openPostgres(t *testing.T, now func() time.Time) *models.Store {
-	t.Helper()
-	return open(t, PostgresURL(t), now)
-}
-
 // PostgresURL returns the URL of an empty, migrated PostgreSQL database for a test that opens it itself, and skips the test
 // where there is no PostgreSQL. The database is dropped when the test ends.
 func PostgresURL(t testing.TB) string {

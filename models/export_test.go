@@ -1,0 +1,45 @@
+package models
+
+import (
+	"context"
+
+	"gorm.io/gorm"
+)
+
+// BreakConnection ends the database connection of a transaction and returns what the next statement says.
+func BreakConnection(ctx context.Context, tx *Store) error {
+	var own int
+	if err := tx.write(ctx).Raw("SELECT pg_backend_pid()").Row().Scan(&own); err != nil {
+		return err
+	}
+	if err := tx.reader.WithContext(ctx).Exec("SELECT pg_terminate_backend(?)", own).Error; err != nil {
+		return err
+	}
+	return tx.write(ctx).Exec("SELECT 1").Error
+}
+
+// Write gives tests a statement that no method offers: to plant violations and to swap sealed values.
+func Write(ctx context.Context, s *Store, statement string, args ...any) error {
+	return s.InTx(ctx, func(tx *Store) error { return tx.write(ctx).Exec(statement, args...).Error })
+}
+
+// Reader gives tests the pool of readers.
+func Reader(s *Store) *gorm.DB { return s.reader }
+
+// InSeparateTx is InTx without group commit: a transaction for each call.
+func InSeparateTx(ctx context.Context, s *Store, fn func(tx *Store) error) error {
+	return s.core.writer.WithContext(ctx).Transaction(func(db *gorm.DB) error {
+		return fn(&Store{core: s.core, tx: &txState{db: db, batch: ctx}})
+	})
+}
+
+// SetWriters bounds the writer connections, for the comparison with InSeparateTx.
+func SetWriters(s *Store, n int) error {
+	pool, err := s.core.writer.DB()
+	if err != nil {
+		return err
+	}
+	pool.SetMaxOpenConns(n)
+	pool.SetMaxIdleConns(n)
+	return nil
+}
