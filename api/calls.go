@@ -1,0 +1,187 @@
+package api
+
+import (
+	"errors"
+
+	"tandem/calls"
+	"tandem/models"
+)
+
+// Bounds of a call's timeout: how long it may ring, in seconds.
+const (
+	minTimeout = 5
+	maxTimeout = 600
+)
+
+type callCreate struct {
+	ApplicationID *string           `json:"application_id" required:"true" doc:"The application that supplies answer_url, webhook_url and the call's behaviour." example:"app_01jd3v5q8n6w4x2y0z9a8b7c6d"`
+	From          *string           `json:"from" required:"true" pattern:"^\\+[1-9][0-9]{6,14}$" doc:"Caller's number." example:"+31201234567"`
+	To            *string           `json:"to" required:"true" pattern:"^\\+[1-9][0-9]{6,14}$" doc:"Number to call." example:"+31207654321"`
+	Record        *bool             `json:"record" doc:"Record the whole call. Default false."`
+	Metadata      map[string]string `json:"metadata" doc:"Your own strings, returned with the call: at most 50, names of at most 64 characters, values of at most 1024 bytes."`
+	Timeout       *int              `json:"timeout" minimum:"5" maximum:"600" doc:"Seconds the call may ring. Default 60."`
+}
+
+type callCancel struct{}
+
+// callObject is the contract's Call (section 2.4) with what the contract leaves open.
+type callObject struct {
+	ID                  string            `json:"id" example:"call_01jd3v5q8n6w4x2y0z9a8b7c6d"`
+	CustomerID          string            `json:"customer_id"`
+	ApplicationID       string            `json:"application_id"`
+	TrunkID             *string           `json:"trunk_id"`
+	DIDID               *string           `json:"did_id" doc:"The DID that was called; inbound only."`
+	Direction           string            `json:"direction" enum:"outbound,inbound"`
+	Status              string            `json:"status" enum:"queued,dialing,ringing,in_progress,completed,busy,no_answer,rejected,canceled,failed" doc:"The first four are live, the others final."`
+	From                string            `json:"from" doc:"E.164 number; on inbound calls what the caller showed."`
+	To                  string            `json:"to" doc:"E.164 number."`
+	Record              bool              `json:"record"`
+	Metadata            map[string]string `json:"metadata"`
+	Variables           map[string]string `json:"variables" doc:"The call's variables, as its actions set them."`
+	TimeoutSeconds      int               `json:"timeout"`
+	Reason              *string           `json:"reason" doc:"Why the call ended, such as completed, caller_hangup or busy; null while it lives."`
+	HangupSource        *string           `json:"hangup_source" doc:"Who ended the call: caller, callee, api, actions, platform or carrier."`
+	Cause               *string           `json:"cause" doc:"FreeSWITCH's name of the hangup cause."`
+	Q850                *int              `json:"q850" doc:"Q.850 cause code."`
+	SIPCode             *int              `json:"sip_code" doc:"Final SIP status of the call's leg, where there was one."`
+	PricePerMinuteMicro int64             `json:"price_per_minute_micros" doc:"The price when the call was created, in millionths of the currency's unit."`
+	BilledSeconds       int               `json:"billed_seconds"`
+	CostMicros          int64             `json:"cost_micros" doc:"What the call cost, in millionths of the currency's unit; final once the call has ended."`
+	CreatedAt           string            `json:"created_at" format:"date-time"`
+	UpdatedAt           string            `json:"updated_at" format:"date-time"`
+	RingingAt           *string           `json:"ringing_at" format:"date-time"`
+	AnsweredAt          *string           `json:"answered_at" format:"date-time"`
+	EndedAt             *string           `json:"ended_at" format:"date-time"`
+}
+
+func toCall(call *models.Call) callObject {
+	return callObject{
+		ID: call.ID, CustomerID: call.CustomerID, ApplicationID: call.ApplicationID, TrunkID: call.TrunkID, DIDID: call.DIDID,
+		Direction: call.Direction, Status: call.Status, From: call.From, To: call.To, Record: call.Record,
+		Metadata: orEmpty(call.Metadata), Variables: orEmpty(call.Variables), TimeoutSeconds: call.TimeoutSeconds,
+		Reason: orNil(call.Reason), HangupSource: orNil(call.HangupSource), Cause: orNil(call.Cause),
+		Q850: orNilNumber(call.Q850), SIPCode: orNilNumber(call.SIPCode),
+		PricePerMinuteMicro: call.PricePerMinuteMicros, BilledSeconds: call.BilledSeconds, CostMicros: call.CostMicros,
+		CreatedAt: stamp(call.CreatedAt), UpdatedAt: stamp(call.UpdatedAt),
+		RingingAt: stampOrNil(call.RingingAt), AnsweredAt: stampOrNil(call.AnsweredAt), EndedAt: stampOrNil(call.EndedAt),
+	}
+}
+
+// orEmpty shows a missing map as {}: clients read members without asking first.
+func orEmpty(values map[string]string) map[string]string {
+	if values == nil {
+		return map[string]string{}
+	}
+	return values
+}
+
+// orNilNumber shows zero, which is neither a SIP status nor a cause that says anything, as null.
+func orNilNumber(value int) *int {
+	if value == 0 {
+		return nil
+	}
+	return &value
+}
+
+func (s *Server) createCall(r *request) (any, error) {
+	in := body[callCreate](r)
+	c := &checks{}
+	c.required("application_id", in.ApplicationID)
+	request := calls.CreateRequest{
+		CustomerID: r.customer,
+		From:       c.number("from", in.From),
+		To:         c.number("to", in.To),
+		Record:     in.Record != nil && *in.Record,
+		Metadata:   c.metadata("metadata", in.Metadata),
+		Timeout:    c.between("timeout", in.Timeout, minTimeout, maxTimeout),
+	}
+	if err := c.failed(); err != nil {
+		return nil, err
+	}
+	if err := ownsApplication(r, s.store, in.ApplicationID); err != nil {
+		return nil, err
+	}
+	request.ApplicationID = *in.ApplicationID
+	var answer callObject
+	request.InTx = func(tx *models.Store, call *models.Call) error {
+		answer = toCall(call)
+		return r.keep(tx, created, answer)
+	}
+	call, err := s.calls.Create(r.ctx, request)
+	if errors.Is(err, models.ErrNotFound) {
+		return nil, noApplication() // deleted since it was looked up
+	}
+	if err != nil {
+		return nil, err
+	}
+	if answer.ID != call.ID {
+		answer = toCall(call)
+	}
+	return answer, nil
+}
+
+func (s *Server) listCalls(r *request) (any, error) {
+	filter, err := r.callFilter()
+	if err != nil {
+		return nil, err
+	}
+	page, err := r.page()
+	if err != nil {
+		return nil, err
+	}
+	rows, next, err := s.store.ListCalls(r.ctx, r.customer, filter, page)
+	if err != nil {
+		return nil, err
+	}
+	return listOf(rows, next, toCall), nil
+}
+
+func (r *request) callFilter() (models.CallFilter, error) {
+	c := &checks{}
+	filter := models.CallFilter{
+		Status:        c.oneOf("status", r.param("status"), callStatuses...),
+		Direction:     c.oneOf("direction", r.param("direction"), models.Outbound, models.Inbound),
+		From:          plus(c.text("from", r.param("from"), maxNameLength)),
+		To:            plus(c.text("to", r.param("to"), maxNameLength)),
+		ApplicationID: c.id("application_id", r.param("application_id")),
+		TrunkID:       c.id("trunk_id", r.param("trunk_id")),
+	}
+	if err := c.failed(); err != nil {
+		return filter, err
+	}
+	var err error
+	if filter.CreatedAfter, err = r.time("created_after"); err != nil {
+		return filter, err
+	}
+	filter.CreatedBefore, err = r.time("created_before")
+	return filter, err
+}
+
+// callStatuses are the statuses of DESIGN §6, live ones first.
+var callStatuses = []string{
+	models.CallQueued, models.CallDialing, models.CallRinging, models.CallInProgress,
+	models.CallCompleted, models.CallBusy, models.CallNoAnswer, models.CallRejected, models.CallCanceled, models.CallFailed,
+}
+
+func (s *Server) getCall(r *request) (any, error) {
+	call, err := s.store.Call(r.ctx, r.customer, r.params["id"])
+	if err != nil {
+		return nil, orNotFound(err, "call")
+	}
+	return toCall(call), nil
+}
+
+func (s *Server) cancelCall(r *request) (any, error) {
+	var answer callObject
+	call, err := s.calls.Cancel(r.ctx, r.customer, r.params["id"], func(tx *models.Store, call *models.Call) error {
+		answer = toCall(call)
+		return r.keep(tx, accepted, answer)
+	})
+	if err != nil {
+		return nil, orNotFound(err, "call")
+	}
+	if answer.ID != call.ID {
+		answer = toCall(call)
+	}
+	return answer, nil
+}

@@ -1,0 +1,179 @@
+package api
+
+import (
+	"net/http"
+	"regexp"
+
+	"tandem/models"
+)
+
+// Success codes: 201 for what was made, 200 for what is read or changed, 202 for a command to a live call, 204 without a body.
+const (
+	ok        = http.StatusOK
+	created   = http.StatusCreated
+	accepted  = http.StatusAccepted
+	noContent = http.StatusNoContent
+)
+
+// route is one row of the table: everything that fiber and the OpenAPI document need to know of an endpoint.
+type route struct {
+	method string
+	// path is in fiber's form, with :name for parameters.
+	path string
+	// id is the operationId, tag the group in the document.
+	id, tag, summary string
+	// details is the longer description, optional.
+	details string
+	// request is a zero value of the body's type, nil where there is no body; bodyOptional allows to leave it out.
+	request      any
+	bodyOptional bool
+	query        []param
+	status       int
+	// response is a zero value of the answer's type, nil where there is none.
+	response any
+	// codes are the error codes beyond those that implied gives.
+	codes []string
+	// public routes need no key.
+	public bool
+	handle func(*request) (any, error)
+}
+
+// param is a query parameter.
+type param struct {
+	name, doc string
+	// kind is string, integer or time.
+	kind string
+	enum []string
+}
+
+var paging = []param{
+	{name: "limit", kind: "integer", doc: "Items on a page, 1 to 200. Default 50."},
+	{name: "cursor", kind: "string", doc: "next_cursor of the page before."},
+}
+
+var callFilters = append([]param{
+	{name: "status", kind: "string", enum: callStatuses},
+	{name: "direction", kind: "string", enum: []string{models.Outbound, models.Inbound}},
+	{name: "from", kind: "string", doc: "Exact number."},
+	{name: "to", kind: "string", doc: "Exact number."},
+	{name: "application_id", kind: "string"},
+	{name: "trunk_id", kind: "string"},
+	{name: "created_after", kind: "time", doc: "Only calls created at or after this time."},
+	{name: "created_before", kind: "time", doc: "Only calls created at or before this time."},
+}, paging...)
+
+// takes reports whether the route has a query parameter of that name.
+func (r route) takes(name string) bool {
+	for _, param := range r.query {
+		if param.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+var pathParam = regexp.MustCompile(`:([a-z]+)`)
+
+// params returns the names of the route's path parameters.
+func (r route) params() []string {
+	var names []string
+	for _, match := range pathParam.FindAllStringSubmatch(r.path, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+// implied returns every error code the route can answer with: its own and those that follow from its kind.
+func (r route) implied() []string {
+	codes := []string{codeInternalError, codeUnavailable, codeInvalidRequest}
+	if !r.public {
+		codes = append(codes, codeUnauthorized)
+	}
+	if len(r.params()) > 0 {
+		codes = append(codes, codeNotFound)
+	}
+	if r.request != nil {
+		codes = append(codes, codeInvalidJSON, codePayloadTooLarge, codeUnsupportedMedia)
+	}
+	if r.idempotent() {
+		codes = append(codes, codeIdempotencyConflict)
+	}
+	return append(codes, r.codes...)
+}
+
+// idempotent reports whether the route takes an Idempotency-Key.
+func (r route) idempotent() bool { return r.method == http.MethodPost }
+
+// routes is the table.
+func (s *Server) routes() []route {
+	return []route{
+		{method: http.MethodGet, path: "/v1/me", id: "me", tag: "account", summary: "The key's customer and balance",
+			status: ok, response: meObject{}, handle: s.me},
+
+		{method: http.MethodPost, path: "/v1/applications", id: "createApplication", tag: "applications", summary: "Create an application",
+			details: "The answer holds the application's API key, this once.",
+			request: applicationCreate{}, status: created, response: applicationCreated{}, handle: s.createApplication},
+		{method: http.MethodGet, path: "/v1/applications", id: "listApplications", tag: "applications", summary: "List applications, newest first",
+			query: paging, status: ok, response: list[applicationObject]{}, handle: s.listApplications},
+		{method: http.MethodGet, path: "/v1/applications/:id", id: "getApplication", tag: "applications", summary: "Get an application",
+			status: ok, response: applicationObject{}, handle: s.getApplication},
+		{method: http.MethodPatch, path: "/v1/applications/:id", id: "updateApplication", tag: "applications", summary: "Change an application",
+			request: applicationUpdate{}, status: ok, response: applicationObject{}, handle: s.updateApplication},
+		{method: http.MethodDelete, path: "/v1/applications/:id", id: "deleteApplication", tag: "applications", summary: "Delete an application and revoke its keys",
+			status: noContent, codes: []string{codeResourceInUse}, handle: s.deleteApplication},
+		{method: http.MethodPost, path: "/v1/applications/:id/api-keys", id: "createKey", tag: "applications", summary: "Create another API key",
+			request: keyCreate{}, bodyOptional: true, status: created, response: keyCreated{}, handle: s.createKey},
+		{method: http.MethodGet, path: "/v1/applications/:id/api-keys", id: "listKeys", tag: "applications", summary: "List the application's API keys, revoked ones too",
+			status: ok, response: list[keyObject]{}, handle: s.listKeys},
+		{method: http.MethodDelete, path: "/v1/applications/:id/api-keys/:kid", id: "revokeKey", tag: "applications", summary: "Revoke an API key, at once",
+			status: noContent, handle: s.revokeKey},
+		{method: http.MethodPost, path: "/v1/applications/:id/rotate-secret", id: "rotateSecret", tag: "applications", summary: "Replace the webhook secret",
+			details: "For 24 hours events carry a signature with the old secret as well.",
+			request: secretRotate{}, bodyOptional: true, status: ok, response: secretRotated{}, handle: s.rotateSecret},
+
+		{method: http.MethodPost, path: "/v1/trunks", id: "createTrunk", tag: "trunks", summary: "Create a trunk",
+			details: "With proxy it is outbound, with inbound_ip inbound.",
+			request: trunkCreate{}, status: created, response: trunkObject{}, handle: s.createTrunk,
+			codes: []string{codeGatewayNameExists, codeInboundIPExists, codeNotFound}},
+		{method: http.MethodGet, path: "/v1/trunks", id: "listTrunks", tag: "trunks", summary: "List trunks, newest first",
+			query: paging, status: ok, response: list[trunkObject]{}, handle: s.listTrunks},
+		{method: http.MethodGet, path: "/v1/trunks/:id", id: "getTrunk", tag: "trunks", summary: "Get a trunk",
+			status: ok, response: trunkObject{}, handle: s.getTrunk},
+		{method: http.MethodPatch, path: "/v1/trunks/:id", id: "updateTrunk", tag: "trunks", summary: "Change a trunk",
+			request: trunkUpdate{}, status: ok, response: trunkObject{}, handle: s.updateTrunk,
+			codes: []string{codeGatewayNameExists, codeInboundIPExists}},
+		{method: http.MethodDelete, path: "/v1/trunks/:id", id: "deleteTrunk", tag: "trunks", summary: "Delete a trunk",
+			status: noContent, codes: []string{codeResourceInUse}, handle: s.deleteTrunk},
+
+		{method: http.MethodPost, path: "/v1/dids", id: "createDID", tag: "dids", summary: "Add a phone number",
+			request: didCreate{}, status: created, response: didObject{}, handle: s.createDID,
+			codes: []string{codeNumberExists, codeNotFound}},
+		{method: http.MethodGet, path: "/v1/dids", id: "listDIDs", tag: "dids", summary: "List phone numbers, newest first",
+			query: paging, status: ok, response: list[didObject]{}, handle: s.listDIDs},
+		{method: http.MethodGet, path: "/v1/dids/by-number/:number", id: "getDIDByNumber", tag: "dids", summary: "Get a phone number by the number",
+			details: "The number in E.164 form; its plus sign may stand as + or %2B.",
+			status:  ok, response: didObject{}, handle: s.getDIDByNumber},
+		{method: http.MethodGet, path: "/v1/dids/:id", id: "getDID", tag: "dids", summary: "Get a phone number",
+			status: ok, response: didObject{}, handle: s.getDID},
+		{method: http.MethodPatch, path: "/v1/dids/:id", id: "updateDID", tag: "dids", summary: "Change a phone number's routing",
+			request: didUpdate{}, status: ok, response: didObject{}, handle: s.updateDID},
+		{method: http.MethodDelete, path: "/v1/dids/:id", id: "deleteDID", tag: "dids", summary: "Remove a phone number",
+			status: noContent, handle: s.deleteDID},
+
+		{method: http.MethodPost, path: "/v1/calls", id: "createCall", tag: "calls", summary: "Place a call",
+			details: "The call is answered for with status dialing and dialled at once.",
+			request: callCreate{}, status: created, response: callObject{}, handle: s.createCall,
+			codes: []string{codeInsufficientBalance, codeNoActiveTrunk, codeNoNodeAvailable, codeNotFound}},
+		{method: http.MethodGet, path: "/v1/calls", id: "listCalls", tag: "calls", summary: "List calls, newest first",
+			query: callFilters, status: ok, response: list[callObject]{}, handle: s.listCalls},
+		{method: http.MethodGet, path: "/v1/calls/:id", id: "getCall", tag: "calls", summary: "Get a call",
+			status: ok, response: callObject{}, handle: s.getCall},
+		{method: http.MethodPost, path: "/v1/calls/:id/cancel", id: "cancelCall", tag: "calls", summary: "End a call in any live state",
+			details: "Accepted, not yet done: the call's final event tells when it has ended.",
+			request: callCancel{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.cancelCall,
+			codes: []string{codeCallNotActive, codeNoNodeAvailable}},
+
+		{method: http.MethodGet, path: "/v1/openapi.json", id: "openapi", tag: "meta", summary: "This document",
+			status: ok, response: anyObject{}, public: true, handle: s.openapi},
+	}
+}

@@ -1,0 +1,218 @@
+// Package api serves the customer API below /v1: fiber, one table of routes, one table of errors.
+//
+// The table (routes.go) says for each route its method, path, body, answer and error codes; both fiber's routes and the
+// OpenAPI document at /v1/openapi.json are made from it, so the two cannot differ.
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	"github.com/valyala/fasthttp"
+
+	"tandem/calls"
+	"tandem/models"
+)
+
+// Calls is what the API asks of the call manager.
+type Calls interface {
+	// Create stores a call with its hold and first event and dials after the commit. The request's InTx runs inside the
+	// transaction; its error undoes everything.
+	Create(ctx context.Context, request calls.CreateRequest) (*models.Call, error)
+	// Cancel ends a live call, or returns calls.ErrCallNotActive. inTx runs inside the transaction that records it.
+	Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error)
+}
+
+// Dialplan is told that trunks or DIDs have changed. Changed must return at once.
+type Dialplan interface {
+	Changed()
+}
+
+// Config holds what a Server needs; Store and Calls are required.
+type Config struct {
+	Store *models.Store
+	Calls Calls
+	// Dialplan is told of changed trunks and DIDs; nil tells nobody.
+	Dialplan Dialplan
+	// Logger gets a line for each request and each failure of ours. Default: discard.
+	Logger *slog.Logger
+	// BodyLimit is the largest accepted body in bytes. Default 64 KiB.
+	BodyLimit int
+	// RequestTimeout bounds the work on one request. Default 15 s.
+	RequestTimeout time.Duration
+	// ReadTimeout bounds the arrival of one request, headers and body. Default 30 s.
+	ReadTimeout time.Duration
+	// IdleTimeout closes a kept-alive connection that nobody uses. Default 120 s.
+	IdleTimeout time.Duration
+	// Mount adds handlers outside the API, each below its path prefix, such as health checks or the examples of `tandem
+	// dev`. They see requests that carry no valid key.
+	Mount map[string]http.Handler
+}
+
+// Server is the HTTP server of the API.
+type Server struct {
+	store    *models.Store
+	calls    Calls
+	dialplan Dialplan
+	logger   *slog.Logger
+	timeout  time.Duration
+
+	app      *fiber.App
+	document []byte
+	base     context.Context
+	stop     context.CancelFunc
+}
+
+// New makes a server; Serve starts it. It fails when the configuration is incomplete or the OpenAPI document cannot be made.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil || cfg.Calls == nil {
+		return nil, errors.New("api: Store and Calls are required")
+	}
+	s := &Server{
+		store:    cfg.Store,
+		calls:    cfg.Calls,
+		dialplan: cfg.Dialplan,
+		logger:   cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		timeout:  cmp.Or(cfg.RequestTimeout, 15*time.Second),
+	}
+	document, err := document(s.routes())
+	if err != nil {
+		return nil, fmt.Errorf("make the OpenAPI document: %w", err)
+	}
+	s.document = document
+	s.base, s.stop = context.WithCancel(context.Background())
+	s.app = fiber.New(fiber.Config{
+		AppName:               "tandem",
+		BodyLimit:             cmp.Or(cfg.BodyLimit, 64<<10),
+		CaseSensitive:         true,
+		DisableStartupMessage: true,
+		// Without it, strings taken from the context change under whoever keeps them once the handler has returned.
+		Immutable: true,
+		// Nothing here takes forms, and parsing them first would read them before the key is checked.
+		DisablePreParseMultipartForm: true,
+		ReadTimeout:                  cmp.Or(cfg.ReadTimeout, 30*time.Second),
+		IdleTimeout:                  cmp.Or(cfg.IdleTimeout, 120*time.Second),
+		ReadBufferSize:               16 << 10,
+		ErrorHandler:                 s.fail,
+	})
+	s.refuseUnknownMethods()
+	s.app.Use(s.around)
+	for prefix, handler := range cfg.Mount {
+		s.app.Use(prefix, adaptor.HTTPHandler(handler))
+	}
+	for _, route := range s.routes() {
+		s.app.Add(route.method, route.path, s.handler(route))
+	}
+	return s, nil
+}
+
+// App returns the fiber application, for tests.
+func (s *Server) App() *fiber.App { return s.app }
+
+// Serve answers requests from the listener until Shutdown, and then returns nil.
+func (s *Server) Serve(ln net.Listener) error {
+	if err := s.app.Listener(ln); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("serve the API: %w", err)
+	}
+	return nil
+}
+
+// Shutdown stops listening and waits for the requests under way until ctx ends; then it cancels them. It may be called again.
+func (s *Server) Shutdown(ctx context.Context) error {
+	defer s.stop()
+	if err := s.app.ShutdownWithContext(ctx); err != nil {
+		return fmt.Errorf("stop the API: %w", err)
+	}
+	return nil
+}
+
+// refuseUnknownMethods answers methods that fiber does not know in the contract's error shape: fiber itself answers them with
+// plain text before any handler runs.
+func (s *Server) refuseUnknownMethods() {
+	server := s.app.Server()
+	next := server.Handler
+	known := map[string]bool{}
+	for _, method := range s.app.Config().RequestMethods {
+		known[method] = true
+	}
+	server.Handler = func(fctx *fasthttp.RequestCtx) {
+		if known[string(fctx.Method())] {
+			next(fctx)
+			return
+		}
+		c := s.app.AcquireCtx(fctx)
+		defer s.app.ReleaseCtx(c)
+		c.Set(fiber.HeaderAllow, "GET, HEAD, POST, PATCH, DELETE")
+		if err := s.fail(c, fiber.ErrMethodNotAllowed); err != nil {
+			fctx.SetStatusCode(http.StatusMethodNotAllowed)
+		}
+	}
+}
+
+// around surrounds every request: it gives it an id and a deadline, turns a panic into internal_error and writes its log line.
+// The line holds no body, no query and no header.
+func (s *Server) around(c *fiber.Ctx) error {
+	start := time.Now()
+	setRequestID(c)
+	ctx, cancel := context.WithTimeout(s.base, s.timeout)
+	defer cancel()
+	c.SetUserContext(ctx)
+	if err := s.next(c); err != nil {
+		if err := s.fail(c, err); err != nil {
+			return err
+		}
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", requestID(c)),
+		slog.String("method", c.Method()),
+		slog.String("route", c.Route().Path),
+		slog.Int("status", c.Response().StatusCode()),
+		slog.Duration("duration", time.Since(start)),
+	}
+	if key, ok := c.Locals(localKey).(*models.APIKey); ok {
+		attrs = append(attrs, slog.String("customer_id", key.CustomerID), slog.String("key_id", key.ID))
+	}
+	s.logger.LogAttrs(ctx, slog.LevelInfo, "request served", attrs...)
+	return nil
+}
+
+// next runs the rest of the chain and returns a panic as an error.
+func (s *Server) next(c *fiber.Ctx) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			s.logger.Error("request panicked", "request_id", requestID(c), "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			err = &Error{Code: codeInternalError, Message: "something went wrong on our side; the request id finds it in our log"}
+		}
+	}()
+	return c.Next()
+}
+
+// fail writes err in the contract's shape. It is also fiber's own error handler, for what goes wrong before any handler runs.
+func (s *Server) fail(c *fiber.Ctx, err error) error {
+	if requestID(c) == "" {
+		setRequestID(c)
+	}
+	reply := asError(err)
+	status := reply.Status()
+	if status >= http.StatusInternalServerError {
+		s.logger.Error("request failed", "request_id", requestID(c), "code", reply.Code, "error", err)
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+	case http.StatusServiceUnavailable:
+		c.Set(fiber.HeaderRetryAfter, "1")
+	}
+	return c.Status(status).JSON(errorBody{Error: errorDetail{
+		Code: reply.Code, Message: reply.Message, Field: reply.Field, RequestID: requestID(c),
+	}})
+}

@@ -1,0 +1,374 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"tandem/calls"
+	"tandem/models"
+	"tandem/models/modelstest"
+)
+
+func TestMain(m *testing.M) {
+	// fasthttp's date ticker lives as long as the process.
+	modelstest.Main(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+}
+
+// bench is an API over a real database with a scripted call manager, one customer with a key, and the document that every
+// exchange is checked against.
+type bench struct {
+	t        *testing.T
+	store    *models.Store
+	server   *Server
+	calls    *fakeCalls
+	dialplan *countedChanges
+	logs     *lockedBuffer
+	doc      *openapi3.T
+	customer *models.Customer
+	key      string
+	fresh    int
+}
+
+// onBoth runs a test on both databases.
+func onBoth(t *testing.T, fn func(b *bench)) {
+	t.Helper()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) { fn(newBench(t, store, Config{})) })
+}
+
+// newBench returns a bench on one database; the zero Config is the rule.
+func newBench(t *testing.T, store *models.Store, cfg Config) *bench {
+	t.Helper()
+	b := &bench{t: t, store: store, calls: &fakeCalls{store: store}, dialplan: &countedChanges{}, logs: &lockedBuffer{}}
+	cfg.Store, cfg.Calls, cfg.Dialplan = store, b.calls, b.dialplan
+	cfg.Logger = slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	server, err := New(cfg)
+	require.NoError(t, err)
+	b.server = server
+	b.doc = strictDocument(t, server.document)
+	b.customer = modelstest.Customer(t, store, 10_000_000)
+	b.key = b.newKey(b.customer)
+	return b
+}
+
+func (b *bench) newKey(customer *models.Customer) string {
+	b.t.Helper()
+	secret, err := b.store.CreateAPIKey(context.Background(), &models.APIKey{CustomerID: customer.ID, Name: "test"}, "")
+	require.NoError(b.t, err)
+	return secret
+}
+
+// strictDocument loads the served document, checks it, and closes its objects, so that a response member which the document
+// does not know fails the test.
+func strictDocument(t *testing.T, encoded []byte) *openapi3.T {
+	t.Helper()
+	loader := openapi3.NewLoader()
+	doc, err := loader.LoadFromData(encoded)
+	require.NoError(t, err)
+	require.NoError(t, doc.Validate(context.Background()))
+	require.True(t, doc.IsOpenAPI31OrLater())
+	for _, ref := range doc.Components.Schemas {
+		if len(ref.Value.Properties) > 0 {
+			ref.Value.AdditionalProperties = openapi3.AdditionalProperties{Has: openapi3.Ptr(false)}
+		}
+	}
+	return doc
+}
+
+// response is an answer, read.
+type response struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   []byte
+}
+
+// json returns the body as an object.
+func (r response) json() map[string]any {
+	r.t.Helper()
+	var value map[string]any
+	require.NoError(r.t, json.Unmarshal(r.body, &value), "%s", r.body)
+	return value
+}
+
+func (r response) str(field string) string {
+	r.t.Helper()
+	value, ok := r.json()[field].(string)
+	require.True(r.t, ok, "no string %s in %s", field, r.body)
+	return value
+}
+
+func (r response) data() []any {
+	r.t.Helper()
+	value, ok := r.json()["data"].([]any)
+	require.True(r.t, ok, "no data in %s", r.body)
+	return value
+}
+
+// refused requires an error of the given code, and of the given field where one is given.
+func (r response) refused(code, field string) response {
+	r.t.Helper()
+	detail, ok := r.json()["error"].(map[string]any)
+	require.True(r.t, ok, "no error in %s", r.body)
+	require.Equal(r.t, code, detail["code"], "%s", r.body)
+	require.Equal(r.t, errorStatus[code], r.status, "%s", r.body)
+	if field != "" {
+		require.Equal(r.t, field, detail["field"], "%s", r.body)
+	}
+	return r
+}
+
+func (r response) message() string {
+	r.t.Helper()
+	message, _ := r.json()["error"].(map[string]any)["message"].(string)
+	require.NotEmpty(r.t, message)
+	return message
+}
+
+func (r response) is(status int) response {
+	r.t.Helper()
+	require.Equal(r.t, status, r.status, "%s", r.body)
+	return r
+}
+
+// exchange is a request to make; the zero values make a GET with the bench's key.
+type exchange struct {
+	method, path string
+	// body is sent as it is where it is a string, otherwise as JSON.
+	body   any
+	key    *string
+	header map[string]string
+	// lenient allows what succeeds although the document does not promise it.
+	lenient bool
+}
+
+// do sends a request and checks request and response against the document. A request that succeeds must be one that the
+// document allows, and every response must be one that it foretells.
+func (b *bench) do(x exchange) response {
+	b.t.Helper()
+	var raw []byte
+	switch body := x.body.(type) {
+	case nil:
+	case string:
+		raw = []byte(body)
+	default:
+		var err error
+		raw, err = json.Marshal(body)
+		require.NoError(b.t, err)
+	}
+	request := httptest.NewRequest(x.method, x.path, bytes.NewReader(raw))
+	if raw != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	key := b.key
+	if x.key != nil {
+		key = *x.key
+	}
+	if key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
+	for name, value := range x.header {
+		request.Header.Set(name, value)
+	}
+	answer, err := b.server.App().Test(request, -1)
+	require.NoError(b.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(b.t, err)
+	got := response{t: b.t, status: answer.StatusCode, header: answer.Header, body: body}
+	require.NotEmpty(b.t, got.header.Get(headerRequestID))
+	b.validate(request, raw, got, x.lenient)
+	return got
+}
+
+func (b *bench) validate(request *http.Request, raw []byte, got response, lenient bool) {
+	b.t.Helper()
+	input := b.documented(request, raw)
+	if input == nil {
+		// No such operation: nothing but a refusal may come, and in the contract's shape.
+		require.GreaterOrEqual(b.t, got.status, 400)
+		require.NoError(b.t, b.doc.Components.Schemas["Error"].Value.VisitJSON(map[string]any(got.json()), openapi3.EnableJSONSchema2020()))
+		return
+	}
+	if got.status < 300 && !lenient {
+		require.NoError(b.t, openapi3filter.ValidateRequest(context.Background(), input), "the document refuses a request that succeeded: %s", raw)
+	}
+	err := openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: got.status, Header: got.header,
+		Body:    io.NopCloser(bytes.NewReader(got.body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	})
+	require.NoError(b.t, err, "%d %s", got.status, got.body)
+}
+
+// documented finds the operation of a request in the document, nil when there is none.
+func (b *bench) documented(request *http.Request, raw []byte) *openapi3filter.RequestValidationInput {
+	b.t.Helper()
+	path := request.URL.EscapedPath()
+	for template, item := range b.doc.Paths.Map() {
+		op := item.GetOperation(request.Method)
+		names := regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(template, -1)
+		pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(template), `([^/]+)`)
+		values := regexp.MustCompile("^" + pattern + "$").FindStringSubmatch(path)
+		if op == nil || values == nil {
+			continue
+		}
+		params := map[string]string{}
+		for i, name := range names {
+			params[name[1]] = values[i+1]
+		}
+		copied := request.Clone(context.Background())
+		copied.Body = io.NopCloser(bytes.NewReader(raw))
+		copied.ContentLength = int64(len(raw))
+		return &openapi3filter.RequestValidationInput{
+			Request: copied, PathParams: params,
+			Route:   &routers.Route{Spec: b.doc, Server: b.doc.Servers[0], Path: template, PathItem: item, Method: request.Method, Operation: op},
+			Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc},
+		}
+	}
+	return nil
+}
+
+func (b *bench) get(path string) response {
+	b.t.Helper()
+	return b.do(exchange{method: "GET", path: path})
+}
+
+func (b *bench) post(path string, body any) response {
+	b.t.Helper()
+	return b.do(exchange{method: "POST", path: path, body: body})
+}
+
+func (b *bench) patch(path string, body any) response {
+	b.t.Helper()
+	return b.do(exchange{method: "PATCH", path: path, body: body})
+}
+
+func (b *bench) delete(path string) response {
+	b.t.Helper()
+	return b.do(exchange{method: "DELETE", path: path})
+}
+
+// object is a JSON object in a test's request.
+type object = map[string]any
+
+// fakeCalls stands for the call manager: it stores calls as that does, and dials nobody.
+type fakeCalls struct {
+	store *models.Store
+
+	mu      sync.Mutex
+	fail    error
+	dialled []string
+}
+
+var _ Calls = (*fakeCalls)(nil)
+
+func (f *fakeCalls) failWith(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = err
+}
+
+func (f *fakeCalls) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.dialled)
+}
+
+func (f *fakeCalls) Create(ctx context.Context, request calls.CreateRequest) (*models.Call, error) {
+	f.mu.Lock()
+	fail := f.fail
+	f.mu.Unlock()
+	if fail != nil {
+		return nil, fail
+	}
+	var made *models.Call
+	err := f.store.InTx(ctx, func(tx *models.Store) error {
+		call := &models.Call{
+			CustomerID: request.CustomerID, ApplicationID: request.ApplicationID, Direction: models.Outbound, Status: "dialing",
+			From: request.From, To: request.To, Record: request.Record, Metadata: request.Metadata,
+		}
+		if err := tx.CreateCall(ctx, call); err != nil {
+			return err
+		}
+		made = call
+		return request.InTx(tx, call)
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dialled = append(f.dialled, made.ID)
+	return made, nil
+}
+
+func (f *fakeCalls) Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	var canceled *models.Call
+	err := f.store.InTx(ctx, func(tx *models.Store) error {
+		call, err := tx.Call(ctx, customerID, callID)
+		if err != nil {
+			return err
+		}
+		call.Status = "canceled"
+		if err := tx.TransitionCall(ctx, call, []string{"dialing", "ringing", "in_progress"}); err != nil {
+			if errors.Is(err, models.ErrStale) {
+				return calls.ErrCallNotActive
+			}
+			return err
+		}
+		canceled = call
+		return inTx(tx, call)
+	})
+	return canceled, err
+}
+
+type countedChanges struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *countedChanges) Changed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+func (c *countedChanges) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// lockedBuffer collects a log.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
