@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -129,6 +130,8 @@ func (r *request) readQuery(c *fiber.Ctx, route route) error {
 			failure = invalid(clip(name), "%s is not a query parameter of this endpoint", clip(name))
 		case twice:
 			failure = invalid(name, "%s is given twice", name)
+		case !utf8.Valid(value):
+			failure = invalid(name, "%s is not valid UTF-8", name)
 		default:
 			r.query[name] = string(value)
 		}

@@ -110,7 +110,11 @@ func New(cfg Config) (*Server, error) {
 		s.app.Use(prefix, adaptor.HTTPHandler(handler))
 	}
 	for _, route := range s.routes() {
-		s.app.Add(route.method, route.path, s.handler(route))
+		handler := s.handler(route)
+		s.app.Add(route.method, route.path, handler)
+		if route.method == http.MethodGet {
+			s.app.Add(http.MethodHead, route.path, handler)
+		}
 	}
 	return s, nil
 }
@@ -120,7 +124,7 @@ func (s *Server) App() *fiber.App { return s.app }
 
 // Serve answers requests from the listener until Shutdown, and then returns nil.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.app.Listener(ln); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := s.app.Listener(lingerListener{ln}); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
@@ -199,7 +203,11 @@ func (s *Server) next(c *fiber.Ctx) (err error) {
 // fail writes err in the contract's shape. It is also fiber's own error handler, for what goes wrong before any handler runs.
 func (s *Server) fail(c *fiber.Ctx, err error) error {
 	if requestID(c) == "" {
+		// No handler has run: the request may not have been read to its end.
 		setRequestID(c)
+		if conn, ok := c.Context().Conn().(*lingerConn); ok {
+			conn.refused.Store(true)
+		}
 	}
 	reply := asError(err)
 	status := reply.Status()

@@ -96,7 +96,7 @@ func TestPanicIsAnInternalError(t *testing.T) {
 	got := b.post("/v1/calls", b.callBody()).refused(codeInternalError, "")
 	require.NotContains(t, string(got.body), "canary")
 	require.Contains(t, b.logs.String(), "canary-panic")
-	require.Contains(t, b.logs.String(), "setup_test.go", "the log has the stack")
+	require.Contains(t, b.logs.String(), "createCall", "the log has the stack")
 	b.get("/v1/me").is(200)
 }
 
@@ -171,6 +171,10 @@ func TestOnTheWire(t *testing.T) {
 
 	body := `{"name":"a","answer_url":"https://a.example/"}`
 	body += strings.Repeat(" ", 1<<10-len(body))
+	// A client that goes on sending still gets to read the refusal.
+	for range 20 {
+		raw(t, addr, post+"Content-Length: 1000000\r\n\r\n"+strings.Repeat(" ", 1_000_000)).refused(codePayloadTooLarge, "")
+	}
 	raw(t, addr, post+"Content-Length: 1024\r\n\r\n"+body).is(201)
 	for name, request := range map[string]string{
 		"a body over the limit":         post + "Content-Length: 1025\r\n\r\n" + body + " ",

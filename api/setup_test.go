@@ -26,8 +26,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// fasthttp's date ticker lives as long as the process.
-	modelstest.Main(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+	// fasthttp lets two of its goroutines sleep on: its date ticker for ever, a stopped server's worker cleaner for ten seconds.
+	modelstest.Main(m,
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
 }
 
 // bench is an API over a real database with a scripted call manager, one customer with a key, and the document that every
