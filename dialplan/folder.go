@@ -1,0 +1,228 @@
+package dialplan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// fileMode lets the switch read when it runs as another user of the folder's group, and nobody else: gateways hold passwords.
+	fileMode   = 0o640
+	folderMode = 0o750
+	// stagePattern names files that are not complete yet; no include's pattern matches them.
+	stagePattern = ".stage-*"
+	journalPath  = "tandem/.pending.json"
+)
+
+var managedFolders = []string{gatewayFolder, dialplanFolder, directoryFolder}
+
+// folder is a node's configuration directory.
+type folder struct{ root string }
+
+func (f folder) path(name string) string { return filepath.Join(f.root, filepath.FromSlash(name)) }
+
+// difference is what must change in a folder, each list sorted.
+type difference struct {
+	written []string // new or changed
+	removed []string // there, but in no rendering
+}
+
+func (d difference) empty() bool { return len(d.written) == 0 && len(d.removed) == 0 }
+
+func (d difference) touches(prefix string) bool {
+	within := func(path string) bool { return strings.HasPrefix(path, prefix+"/") }
+	return slices.ContainsFunc(d.written, within) || slices.ContainsFunc(d.removed, within)
+}
+
+// compare reads the folder and tells how it differs from what it should hold.
+func (f folder) compare(files Files) (difference, error) {
+	var d difference
+	for path, content := range files {
+		present, err := os.ReadFile(f.path(path))
+		switch {
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return difference{}, fmt.Errorf("compare: %w", err)
+		case err != nil || !bytes.Equal(present, content):
+			d.written = append(d.written, path)
+		}
+	}
+	for _, name := range managedFolders {
+		entries, err := os.ReadDir(f.path(name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return difference{}, fmt.Errorf("compare: %w", err)
+		}
+		for _, entry := range entries {
+			path := name + "/" + entry.Name()
+			if _, wanted := files[path]; !wanted && strings.HasSuffix(path, ".xml") {
+				d.removed = append(d.removed, path)
+			}
+		}
+	}
+	slices.Sort(d.written)
+	slices.Sort(d.removed)
+	return d, nil
+}
+
+// staged are complete files that wait for their names.
+type staged map[string]string // temporary path by final path
+
+// stage writes the changed files beside their places, so that a full disk is met before anything has changed.
+func (f folder) stage(files Files, paths []string) (_ staged, err error) {
+	s := staged{}
+	defer func() {
+		if err != nil {
+			s.discard()
+		}
+	}()
+	for _, name := range managedFolders {
+		if err := os.MkdirAll(f.path(name), folderMode); err != nil {
+			return nil, fmt.Errorf("stage: %w", err)
+		}
+		left, err := filepath.Glob(filepath.Join(f.path(name), stagePattern)) // of a process that died here
+		if err != nil {
+			return nil, fmt.Errorf("stage: %w", err)
+		}
+		for _, path := range left {
+			if err := os.Remove(path); err != nil {
+				return nil, fmt.Errorf("stage: %w", err)
+			}
+		}
+	}
+	for _, path := range paths {
+		temporary, err := writeTemporary(filepath.Dir(f.path(path)), files[path])
+		if err != nil {
+			return nil, fmt.Errorf("stage %s: %w", path, err)
+		}
+		s[f.path(path)] = temporary
+	}
+	return s, nil
+}
+
+func (s staged) discard() {
+	for _, temporary := range s {
+		_ = os.Remove(temporary)
+	}
+}
+
+// writeTemporary writes a file that is on the disk, whole, before it gets its name.
+func writeTemporary(dir string, content []byte) (path string, err error) {
+	file, err := os.CreateTemp(dir, stagePattern)
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(content)
+	err = errors.Join(err, file.Chmod(fileMode), file.Sync(), file.Close())
+	if err != nil {
+		_ = os.Remove(file.Name())
+		return "", err
+	}
+	return file.Name(), nil
+}
+
+// commit gives the staged files their names and removes the stale ones.
+func (f folder) commit(s staged, removed []string) error {
+	for final, temporary := range s {
+		if err := os.Rename(temporary, final); err != nil {
+			s.discard()
+			return fmt.Errorf("commit: %w", err)
+		}
+		delete(s, final)
+	}
+	for _, path := range removed {
+		if err := os.Remove(f.path(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("commit: %w", err)
+		}
+	}
+	for _, name := range managedFolders {
+		if err := syncFolder(f.path(name)); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+	}
+	return nil
+}
+
+func syncFolder(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// pending is what the switch has yet to be told. It is written before files change and removed when the switch has taken
+// them, so that whoever comes after a crash or a lost connection knows what the loaded configuration lacks.
+type pending struct {
+	Kill []string `json:"kill,omitempty"` // gateways to unload: changed or removed
+	ACL  bool     `json:"acl,omitempty"`
+	Scan bool     `json:"scan,omitempty"`
+}
+
+func (p pending) merge(other pending) pending {
+	kill := append(slices.Clone(p.Kill), other.Kill...)
+	slices.Sort(kill)
+	return pending{Kill: slices.Compact(kill), ACL: p.ACL || other.ACL, Scan: p.Scan || other.Scan}
+}
+
+// readPending returns what is pending and whether anything is. A journal that cannot be parsed is no reason to stop for ever:
+// everything but the unloading of gateways is done again.
+func (f folder) readPending() (pending, bool, error) {
+	content, err := os.ReadFile(f.path(journalPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return pending{}, false, nil
+	}
+	if err != nil {
+		return pending{}, false, fmt.Errorf("read journal: %w", err)
+	}
+	var p pending
+	if err := json.Unmarshal(content, &p); err != nil {
+		return pending{ACL: true, Scan: true}, true, nil
+	}
+	p.Kill = slices.DeleteFunc(p.Kill, func(name string) bool { return checkGatewayName(name) != nil })
+	return p, true, nil
+}
+
+func (f folder) writePending(p pending) error {
+	content, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	path := f.path(journalPath)
+	temporary, err := writeTemporary(filepath.Dir(path), content)
+	if err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	if err := syncFolder(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	return nil
+}
+
+func (f folder) clearPending() error {
+	if err := os.Remove(f.path(journalPath)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("clear journal: %w", err)
+	}
+	return nil
+}
+
+// gatewayOf is the name of the gateway in a file of the gateway folder, or empty.
+func gatewayOf(path string) string {
+	name, found := strings.CutPrefix(path, gatewayFolder+"/")
+	name = strings.TrimPrefix(strings.TrimSuffix(name, ".xml"), "+")
+	if !found || checkGatewayName(name) != nil {
+		return ""
+	}
+	return name
+}

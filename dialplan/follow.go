@@ -1,0 +1,146 @@
+package dialplan
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// follow applies changes and polls until ctx ends.
+func (s *Syncer) follow(ctx context.Context) {
+	poll := time.NewTicker(s.interval)
+	defer poll.Stop()
+	gather := time.NewTimer(s.coalesce)
+	gather.Stop()
+	defer gather.Stop()
+	gathering := false
+	var took time.Duration
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+			// A reload of many numbers is work for the switch; a stream of changes may keep it busy a third of the time at most.
+			if !gathering {
+				gathering = true
+				gather.Reset(max(s.coalesce, 2*took))
+			}
+		case <-gather.C:
+			gathering = false
+			took = s.syncAll(ctx)
+			s.pollAll(ctx)
+		case <-poll.C:
+			took = s.syncAll(ctx)
+			s.pollAll(ctx)
+		}
+	}
+}
+
+func (s *Syncer) current() []*node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	nodes := make([]*node, 0, len(s.nodes))
+	for _, n := range s.nodes {
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b *node) int { return strings.Compare(a.id, b.id) })
+	return nodes
+}
+
+// syncAll renders once and brings all nodes up to date, side by side: a slow one does not keep the others waiting.
+func (s *Syncer) syncAll(ctx context.Context) time.Duration {
+	nodes := s.current()
+	if len(nodes) == 0 {
+		return 0
+	}
+	began := time.Now()
+	rendering, err := s.render(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.logger.Error("dialplan not rendered, nothing changed", "error", err)
+		}
+		return time.Since(began)
+	}
+	s.complain(rendering.Problems)
+	var all sync.WaitGroup
+	for _, n := range nodes {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, s.timeout)
+			defer cancel()
+			report, err := n.sync(ctx, rendering)
+			s.tellReport(ctx, report, err)
+		})
+	}
+	all.Wait()
+	return time.Since(began)
+}
+
+func (s *Syncer) tellReport(ctx context.Context, report Report, err error) {
+	switch {
+	case err != nil && ctx.Err() == nil:
+		s.logger.Error("node not synchronised", "node_id", report.NodeID, "error", err, "files_written", len(report.Written), "pending", report.Pending)
+	case err == nil && (report.Changed() || report.Reloaded):
+		s.logger.Info("node synchronised", "node_id", report.NodeID, "files_written", len(report.Written), "files_removed", len(report.Removed),
+			"gateways_unloaded", len(report.Killed), "pending", report.Pending, "took_ms", report.Took.Milliseconds())
+	}
+}
+
+// complain logs problems that were not there the last time.
+func (s *Syncer) complain(problems []Problem) {
+	for _, p := range problems {
+		if !slices.Contains(s.complained, p) {
+			s.logger.Warn("row not rendered as it is", "kind", p.Kind, "id", p.ID, "problem", p.Message)
+		}
+	}
+	s.complained = problems
+}
+
+// pollAll asks the switches for their gateways.
+func (s *Syncer) pollAll(ctx context.Context) {
+	gateways := s.statuses.gateways()
+	if len(gateways) == 0 {
+		return
+	}
+	var all sync.WaitGroup
+	for _, n := range s.current() {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, s.timeout)
+			defer cancel()
+			statuses, missing, err := n.poll(ctx, gateways, s.store.Now())
+			if err != nil && ctx.Err() == nil {
+				s.logger.Warn("gateways not polled", "node_id", n.id, "error", err)
+			}
+			if len(missing) > 0 {
+				s.logger.Warn("switch lacks gateways", "node_id", n.id, "gateways", missing)
+			}
+			s.statuses.polled(statuses)
+		})
+	}
+	all.Wait()
+	signal(s.reported)
+}
+
+// record writes what the switches reported. Apart from follow, so that a long reload does not hold back a trunk that failed.
+func (s *Syncer) record(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.reported:
+		}
+		statuses := s.statuses.take()
+		if len(statuses) == 0 {
+			continue
+		}
+		if err := s.store.SaveGatewayStatus(ctx, statuses); err != nil {
+			s.statuses.failed(statuses) // until the next report or poll
+			if ctx.Err() == nil {
+				s.logger.Error("gateway status not saved", "error", err)
+			}
+			continue
+		}
+		s.statuses.written(statuses)
+	}
+}

@@ -1,0 +1,190 @@
+package dialplan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+// Switch is what the package needs of a node's FreeSWITCH; *esl.Node is one.
+type Switch interface {
+	Up() bool
+	ReloadXML(ctx context.Context) error
+	ReloadACL(ctx context.Context) error
+	RescanProfile(ctx context.Context, profile string) error
+	KillGateway(ctx context.Context, profile, gateway string) error
+	Gateways(ctx context.Context) ([]esl.Gateway, error)
+}
+
+// Report tells what a synchronisation did to a node.
+type Report struct {
+	NodeID   string
+	Written  []string // files that are new or changed, below the configuration directory
+	Removed  []string // files of trunks and numbers that are gone
+	Killed   []string // gateways that were unloaded, because they changed or are gone
+	Reloaded bool     // the switch read its configuration again
+	Pending  bool     // the files are right, but the switch could not be told yet; it will be when it is up
+	Problems []Problem
+	Took     time.Duration
+}
+
+// Changed tells whether the node's files differed from what they should be.
+func (r Report) Changed() bool { return len(r.Written) > 0 || len(r.Removed) > 0 }
+
+// node is a switch and its folder.
+type node struct {
+	id      string
+	folder  folder
+	control Switch
+	profile string
+
+	renewed atomic.Bool // connected again
+
+	mu      sync.Mutex // one synchronisation at a time
+	gone    bool       // removed: the files are no longer ours to write
+	fresh   bool       // connected since the last complete synchronisation: tell it everything
+	missing []string   // gateways it did not load although told to
+}
+
+// sync makes the folder hold the rendering and the switch know it.
+func (n *node) sync(ctx context.Context, rendering *Rendering) (Report, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	began := time.Now()
+	if n.gone {
+		return Report{NodeID: n.id}, fmt.Errorf("synchronise node %q: %w", n.id, ErrUnknownNode)
+	}
+	if n.renewed.Swap(false) {
+		n.fresh = true
+	}
+	report := Report{NodeID: n.id, Problems: rendering.Problems}
+	todo, due, err := n.write(rendering, &report)
+	if err == nil && (due || n.fresh) {
+		err = n.tell(ctx, todo, &report)
+	}
+	report.Took = time.Since(began)
+	if err != nil {
+		return report, fmt.Errorf("synchronise node %q: %w", n.id, err)
+	}
+	return report, nil
+}
+
+// write changes the files, and returns what the switch has to be told and whether there is anything.
+func (n *node) write(rendering *Rendering, report *Report) (pending, bool, error) {
+	todo, due, err := n.folder.readPending()
+	if err != nil {
+		return pending{}, false, err
+	}
+	d, err := n.folder.compare(rendering.Files)
+	if err != nil {
+		return pending{}, false, err
+	}
+	if d.empty() {
+		return todo, due, nil
+	}
+	files, err := n.folder.stage(rendering.Files, d.written)
+	if err != nil {
+		return pending{}, false, err
+	}
+	now := pending{ACL: d.touches(directoryFolder)}
+	for _, path := range append(slices.Clone(d.written), d.removed...) {
+		if name := gatewayOf(path); name != "" {
+			now.Scan = true
+			// A gateway whose file is new may still be loaded: its file was lost, or its trunk deleted and made again.
+			now.Kill = append(now.Kill, name)
+		}
+	}
+	todo = todo.merge(now)
+	if err := n.folder.writePending(todo); err != nil {
+		files.discard()
+		return pending{}, false, err
+	}
+	if err := n.folder.commit(files, d.removed); err != nil {
+		return pending{}, false, err
+	}
+	report.Written, report.Removed = d.written, d.removed
+	return todo, true, nil
+}
+
+// tell makes the switch take the files. It reads the whole configuration first: were that broken, by whoever, no gateway
+// would come back after it was unloaded. A loaded gateway is never replaced (sofia.c, parse_gateways), so a changed one is
+// unloaded and found anew by the scan; the switch keeps an unloaded one of the same name apart (sofia_reg.c,
+// sofia_reg_add_gateway), so nothing needs to be waited for.
+func (n *node) tell(ctx context.Context, todo pending, report *Report) error {
+	report.Pending = true
+	if !n.control.Up() {
+		return nil
+	}
+	if todo.ACL || n.fresh {
+		if err := n.control.ReloadACL(ctx); err != nil { // reads the XML too
+			return fmt.Errorf("reload access lists: %w", err)
+		}
+	} else if err := n.control.ReloadXML(ctx); err != nil {
+		return fmt.Errorf("reload configuration: %w", err)
+	}
+	report.Reloaded = true
+	for _, name := range todo.Kill {
+		err := n.control.KillGateway(ctx, n.profile, name)
+		if refused := new(esl.CommandError); errors.As(err, &refused) && strings.Contains(refused.Reply, "no such gateway") {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("unload gateway %q: %w", name, err)
+		}
+		report.Killed = append(report.Killed, name)
+	}
+	if todo.Scan || n.fresh {
+		if err := n.control.RescanProfile(ctx, n.profile); err != nil {
+			return fmt.Errorf("scan profile %q for gateways: %w", n.profile, err)
+		}
+	}
+	if err := n.folder.clearPending(); err != nil {
+		return err
+	}
+	n.fresh, n.missing, report.Pending = false, nil, false
+	return nil
+}
+
+// poll asks the switch for its gateways. One that it should have and has not is looked for once more, then reported only.
+func (n *node) poll(ctx context.Context, gateways map[string]string, at time.Time) ([]models.GatewayStatus, []string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gone || !n.control.Up() {
+		return nil, nil, nil
+	}
+	loaded, err := n.control.Gateways(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("poll gateways of node %q: %w", n.id, err)
+	}
+	absent := maps.Clone(gateways)
+	var statuses []models.GatewayStatus
+	for _, gateway := range loaded {
+		trunk, ours := gateways[gateway.Name]
+		if !ours {
+			continue
+		}
+		delete(absent, gateway.Name)
+		statuses = append(statuses, models.GatewayStatus{
+			NodeID: n.id, TrunkID: trunk, State: gateway.State, Status: gateway.Status, PingMS: gateway.PingMS, UpdatedAt: at,
+		})
+	}
+	missing := slices.Sorted(maps.Keys(absent))
+	if len(missing) == 0 || slices.Equal(missing, n.missing) {
+		n.missing = missing
+		return statuses, nil, nil
+	}
+	n.missing = missing
+	if err := n.control.RescanProfile(ctx, n.profile); err != nil {
+		return statuses, missing, fmt.Errorf("scan profile %q for gateways: %w", n.profile, err)
+	}
+	return statuses, missing, nil
+}

@@ -1,0 +1,213 @@
+package dialplan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+// ErrUnknownNode is the answer to a question about a node that was not added.
+var ErrUnknownNode = errors.New("dialplan: node is not known")
+
+// Store is what the package needs of the database; *models.Store is one.
+type Store interface {
+	AllTrunks(ctx context.Context) ([]models.Trunk, error)
+	AllDIDs(ctx context.Context, fn func([]models.DID) error) error
+	SaveGatewayStatus(ctx context.Context, statuses []models.GatewayStatus) error
+	Now() time.Time
+}
+
+// Config is what a Syncer needs.
+type Config struct {
+	Store     Store
+	Providers []netip.Prefix // networks of the operator's providers, whose addresses may call any DID
+	Profile   string         // SIP profile of the gateways; "external" when empty
+	Logger    *slog.Logger
+	Coalesce  time.Duration // how long changes gather before they are applied; 200 ms when zero
+	Poll      time.Duration // how often the database and the gateways are looked at unasked; 30 s when zero
+	Timeout   time.Duration // limit of one synchronisation of one node; 2 min when zero
+}
+
+// Syncer keeps the nodes' files and their switches as the database says.
+type Syncer struct {
+	store     Store
+	providers []netip.Prefix
+	profile   string
+	logger    *slog.Logger
+	coalesce  time.Duration
+	interval  time.Duration
+	timeout   time.Duration
+	statuses  *statusBook
+	refused   *ledger
+	changed   chan struct{}
+	reported  chan struct{}
+
+	complained []Problem // by follow only
+
+	mu    sync.Mutex
+	nodes map[string]*node
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+}
+
+// NewSyncer validates the configuration. Start begins the work.
+func NewSyncer(cfg Config) (*Syncer, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("dialplan: Config.Store is required")
+	}
+	profile := cmp.Or(cfg.Profile, DefaultProfile)
+	if !profilePattern.MatchString(profile) {
+		return nil, fmt.Errorf("dialplan: Config.Profile %q is no name of a SIP profile", profile)
+	}
+	if _, err := providerSources(cfg.Providers); err != nil {
+		return nil, fmt.Errorf("dialplan: Config.Providers: %w", err)
+	}
+	logger := cmp.Or(cfg.Logger, slog.Default())
+	return &Syncer{
+		store: cfg.Store, providers: slices.Clone(cfg.Providers), profile: profile, logger: logger,
+		coalesce: cmp.Or(cfg.Coalesce, 200*time.Millisecond), interval: cmp.Or(cfg.Poll, 30*time.Second), timeout: cmp.Or(cfg.Timeout, 2*time.Minute),
+		statuses: newStatusBook(), refused: newLedger(logger),
+		changed: make(chan struct{}, 1), reported: make(chan struct{}, 1),
+		nodes: map[string]*node{},
+	}, nil
+}
+
+// Start begins to follow the database, until ctx ends or Stop is called. A second call does nothing.
+func (s *Syncer) Start(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stop != nil {
+		return
+	}
+	ctx, s.stop = context.WithCancel(ctx)
+	s.done.Go(func() { s.follow(ctx) })
+	s.done.Go(func() { s.record(ctx) })
+	s.Changed()
+}
+
+// Stop ends the work and waits for it; what is being written to disk is finished first.
+func (s *Syncer) Stop() {
+	s.mu.Lock()
+	stop := s.stop
+	s.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	s.done.Wait()
+}
+
+// AddNode takes a node on, or takes its new configuration directory and connection. Its files are synchronised at once.
+func (s *Syncer) AddNode(added models.Node, control Switch) {
+	s.mu.Lock()
+	s.nodes[added.ID] = &node{id: added.ID, folder: folder{added.ConfDir}, control: control, profile: s.profile, fresh: true}
+	s.mu.Unlock()
+	s.Changed()
+}
+
+// RemoveNode lets a node go, with its files as they are. It waits for a synchronisation that is going on.
+func (s *Syncer) RemoveNode(nodeID string) {
+	s.mu.Lock()
+	removed := s.nodes[nodeID]
+	delete(s.nodes, nodeID)
+	s.mu.Unlock()
+	if removed != nil {
+		removed.mu.Lock()
+		defer removed.mu.Unlock()
+		removed.gone = true
+	}
+	s.statuses.forget(nodeID)
+}
+
+// Changed says that trunks or numbers changed. It returns at once; changes that come close together are applied together.
+func (s *Syncer) Changed() { signal(s.changed) }
+
+// HandleUp says that the node's switch is connected: it is told everything, since it may be another process than before.
+func (s *Syncer) HandleUp(nodeID string) {
+	s.mu.Lock()
+	up := s.nodes[nodeID]
+	s.mu.Unlock()
+	if up == nil {
+		return
+	}
+	up.renewed.Store(true)
+	s.Changed()
+}
+
+// event is what is read of an *esl.Event.
+type event interface {
+	Name() string
+	Subclass() string
+	Get(header string) string
+}
+
+// HandleEvent takes the node's events: sofia::gateway_state for the status of trunks, and CHANNEL_HANGUP_COMPLETE to count
+// refused calls. It never waits.
+func (s *Syncer) HandleEvent(nodeID string, e *esl.Event) { s.handle(nodeID, e) }
+
+func (s *Syncer) handle(nodeID string, e event) {
+	switch {
+	case e.Name() == "CHANNEL_HANGUP_COMPLETE":
+		s.refused.note(nodeID, e)
+	case e.Name() == "CUSTOM" && e.Subclass() == "sofia::gateway_state":
+		if s.statuses.report(nodeID, e.Get("Gateway"), e.Get("State"), e.Get("Ping-Status"), s.store.Now()) {
+			signal(s.reported)
+		}
+	}
+}
+
+// Refused counts the calls that the nodes' dialplans refused since the start, by reason.
+func (s *Syncer) Refused() map[Refusal]uint64 { return s.refused.snapshot() }
+
+// Sync renders and brings one node up to date, and tells what changed. An error leaves the node's files as they were, or,
+// when it came from the switch, complete and to be told again.
+func (s *Syncer) Sync(ctx context.Context, nodeID string) (Report, error) {
+	s.mu.Lock()
+	n := s.nodes[nodeID]
+	s.mu.Unlock()
+	if n == nil {
+		return Report{NodeID: nodeID}, fmt.Errorf("synchronise node %q: %w", nodeID, ErrUnknownNode)
+	}
+	rendering, err := s.render(ctx)
+	if err != nil {
+		return Report{NodeID: nodeID}, fmt.Errorf("synchronise node %q: %w", nodeID, err)
+	}
+	return n.sync(ctx, rendering)
+}
+
+// render reads the database, numbers in batches.
+func (s *Syncer) render(ctx context.Context) (*Rendering, error) {
+	r := newRenderer(Input{Profile: s.profile})
+	trunks, err := s.store.AllTrunks(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("render: %w", err)
+	}
+	if err := r.trunks(trunks, s.providers); err != nil {
+		return nil, err
+	}
+	err = s.store.AllDIDs(ctx, func(batch []models.DID) error {
+		r.dids(batch)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("render: %w", err)
+	}
+	rendering := r.finish()
+	s.statuses.setGateways(rendering.Gateways)
+	return rendering, nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
