@@ -1,0 +1,169 @@
+package simswitch
+
+import (
+	"strings"
+)
+
+// commands is filled by init, because some of them look it up.
+var commands map[string]func(s *Switch, arg string) string
+
+func init() {
+	commands = map[string]func(s *Switch, arg string) string{
+		"status":            func(s *Switch, _ string) string { return s.status() },
+		"version":           func(s *Switch, arg string) string { return version(arg) },
+		"show":              (*Switch).show,
+		"sofia":             func(s *Switch, arg string) string { return s.sofia.command(arg) },
+		"reloadxml":         func(s *Switch, _ string) string { reply, _ := s.reload(); return reply },
+		"reloadacl":         (*Switch).reloadACL,
+		"global_getvar":     func(s *Switch, arg string) string { return s.globalVariable(arg) },
+		"global_setvar":     (*Switch).setGlobal,
+		"originate":         (*Switch).originate,
+		"create_uuid":       func(*Switch, string) string { return newUUID() },
+		"fsctl":             (*Switch).control,
+		"hupall":            (*Switch).hangupAll,
+		"uuid_answer":       (*Switch).uuidAnswer,
+		"uuid_break":        (*Switch).uuidBreak,
+		"uuid_dump":         (*Switch).uuidDump,
+		"uuid_exists":       (*Switch).uuidExists,
+		"uuid_getvar":       (*Switch).uuidGetvar,
+		"uuid_kill":         (*Switch).uuidKill,
+		"uuid_record":       (*Switch).uuidRecord,
+		"uuid_send_dtmf":    (*Switch).uuidSendDTMF,
+		"uuid_setvar":       (*Switch).uuidSetvar,
+		"uuid_setvar_multi": (*Switch).uuidSetvarMulti,
+		"sched_hangup":      (*Switch).apiSchedHangup,
+		"sched_del":         (*Switch).schedDel,
+		"sim_call":          (*Switch).simCall,
+		"sim_result":        (*Switch).simResult,
+	}
+}
+
+// api runs one API command and returns its output, as switch_api_execute does.
+func (s *Switch) api(name, arg string) string {
+	run, ok := commands[name]
+	if !ok {
+		s.log.Warn("API command is not simulated", "command", name)
+		return "-ERR " + name + " Command not found!\n"
+	}
+	return run(s, arg)
+}
+
+const noSuchChannel = "-ERR No such channel!\n"
+
+func version(arg string) string {
+	if strings.Contains(arg, "short") {
+		return "1.10.12\n"
+	}
+	return "FreeSWITCH Version " + Version + " (" + strings.TrimPrefix(humanVersion, "1.10.12-release ") + ")\n"
+}
+
+// reload is reloadxml: everything is read anew, and on an error all of it stays as it was. The gateways are returned for a
+// rescan, which is the only thing that loads them; nil after an error.
+func (s *Switch) reload() (string, *[]*gatewayConfig) {
+	p, gateways, err := loadConfiguration(s.cfg.ConfDir)
+	if err != nil {
+		s.log.Error("configuration does not load", "error", err)
+		return "+OK [" + err.Error() + "]\n", nil
+	}
+	p.sources = s.keepSources(p)
+	s.plan.Store(p)
+	s.fire(evReloadXML, "", origin{"switch_xml.c", "switch_xml_open_root"}, nil)
+	return "+OK [Success]\n", &gateways
+}
+
+// keepSources returns the address list in force: reloadxml does not touch it, only reloadacl does.
+func (s *Switch) keepSources(*plan) []source { return s.plan.Load().sources }
+
+func (s *Switch) reloadACL(string) string {
+	p, err := loadPlan(s.cfg.ConfDir)
+	if err != nil {
+		s.log.Error("configuration does not load", "error", err)
+		return "-ERR [" + err.Error() + "]\n"
+	}
+	s.plan.Store(p)
+	s.fire(evReloadXML, "", origin{"switch_xml.c", "switch_xml_open_root"}, nil)
+	return "+OK acl reloaded\n"
+}
+
+func (s *Switch) globalVariable(name string) string {
+	if name != "" {
+		return s.global(name)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out strings.Builder
+	for name, value := range s.globals {
+		out.WriteString(name + "=" + value + "\n")
+	}
+	return out.String()
+}
+
+func (s *Switch) setGlobal(arg string) string {
+	name, value, _ := strings.Cut(arg, "=")
+	if name == "" {
+		return "-USAGE: <var>=<value> [=<value2>]\n"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if value == "" {
+		delete(s.globals, name)
+	} else {
+		s.globals[name] = value
+	}
+	return "+OK"
+}
+
+// control is fsctl, as far as a controller uses it.
+func (s *Switch) control(arg string) string {
+	words := strings.Fields(arg)
+	word := func(i int) string {
+		if i < len(words) {
+			return words[i]
+		}
+		return ""
+	}
+	switch word(0) {
+	case "pause", "resume":
+		s.mu.Lock()
+		s.paused = word(0) == "pause"
+		s.mu.Unlock()
+		return "+OK\n"
+	case "pause_check":
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		if s.paused {
+			return "true"
+		}
+		return "false"
+	case "shutdown_check":
+		return "false"
+	case "api_expansion":
+		return "+OK api_expansion is false\n"
+	case "shutdown":
+		// Close waits for the goroutine that called it if that one were counted, so it runs on its own.
+		go func() {
+			if err := s.Close(); err != nil {
+				s.log.Error("shutdown failed", "error", err)
+			}
+		}()
+		return "+OK\n"
+	}
+	s.log.Error("fsctl command is not simulated", "command", arg)
+	return "-ERR the simulated switch does not know this fsctl command\n"
+}
+
+func (s *Switch) hangupAll(arg string) string {
+	why := causeOutOfOrder
+	if words := strings.Fields(arg); len(words) > 0 {
+		why = parseCause(words[0])
+		if len(words) > 1 {
+			return "-ERR hupall by variable is not simulated\n"
+		}
+	} else {
+		why = 703
+	}
+	for _, c := range s.snapshot() {
+		c.hangup(why)
+	}
+	return "+OK hangup all channels with cause " + why.String() + "\n"
+}

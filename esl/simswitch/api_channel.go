@@ -1,0 +1,235 @@
+package simswitch
+
+import (
+	"strings"
+)
+
+func (s *Switch) uuidExists(arg string) string {
+	if s.channel(strings.TrimSpace(arg)) != nil {
+		return "true"
+	}
+	return "false"
+}
+
+func (s *Switch) uuidKill(arg string) string {
+	if arg == "" {
+		return "-USAGE: <uuid> [cause]\n"
+	}
+	uuid, name, _ := strings.Cut(arg, " ")
+	c := s.channel(uuid)
+	if c == nil {
+		return noSuchChannel
+	}
+	c.hangup(parseCause(name))
+	return "+OK\n"
+}
+
+func (s *Switch) uuidBreak(arg string) string {
+	if arg == "" {
+		return "-USAGE: <uuid> [all]\n"
+	}
+	uuid, flag, _ := strings.Cut(arg, " ")
+	c := s.channel(uuid)
+	if c == nil {
+		return noSuchChannel
+	}
+	c.stopApplications(strings.Contains(flag, "all"))
+	if strings.Contains(flag, "both") {
+		c.mu.Lock()
+		partner := c.partner
+		c.mu.Unlock()
+		if partner != nil {
+			partner.stopApplications(strings.Contains(flag, "all"))
+		}
+	}
+	return "+OK\n"
+}
+
+func (s *Switch) uuidSetvar(arg string) string {
+	words := separate(arg, ' ', 3)
+	if len(words) < 2 || words[0] == "" {
+		return "-USAGE: <uuid> <var> [value]\n"
+	}
+	c := s.channel(words[0])
+	if c == nil {
+		return noSuchChannel
+	}
+	if words[1] == "" {
+		return "-ERR No variable specified\n"
+	}
+	value := ""
+	if len(words) == 3 {
+		value = words[2]
+	}
+	c.set(words[1], value)
+	return "+OK\n"
+}
+
+func (s *Switch) uuidSetvarMulti(arg string) string {
+	const usage = "-USAGE: <uuid> <var>=<value>;<var>=<value>...\n"
+	uuid, list, found := strings.Cut(arg, " ")
+	if arg == "" {
+		return usage
+	}
+	if !found {
+		return ""
+	}
+	c := s.channel(uuid)
+	if c == nil {
+		return noSuchChannel + usage
+	}
+	out, set := "", 0
+	for _, pair := range separate(list, ';', 64) {
+		name, value, _ := strings.Cut(pair, "=")
+		if name == "" {
+			out += "-ERR No variable specified\n"
+			continue
+		}
+		c.checkedSet(name, value)
+		set++
+	}
+	if set == 0 {
+		return out + usage
+	}
+	return out + "+OK\n"
+}
+
+func (s *Switch) uuidGetvar(arg string) string {
+	words := separate(arg, ' ', 4)
+	if len(words) < 2 || words[0] == "" {
+		return "-USAGE: <uuid> <var>\n"
+	}
+	c := s.channel(words[0])
+	if c == nil {
+		return noSuchChannel
+	}
+	if value := c.variable(words[1]); value != "" {
+		return value
+	}
+	return "_undef_"
+}
+
+func (s *Switch) uuidDump(arg string) string {
+	words := separate(arg, ' ', 2)
+	if len(words) == 0 || words[0] == "" {
+		return "-USAGE: <uuid> [format]\n"
+	}
+	c := s.channel(words[0])
+	if c == nil {
+		return noSuchChannel
+	}
+	form := "txt"
+	if len(words) > 1 {
+		form = strings.ToLower(words[1])
+	}
+	e := &event{id: evChannelData}
+	s.begin(e, origin{"mod_commands.c", "uuid_dump_function"})
+	c.mu.Lock()
+	c.dataLocked(e)
+	c.mu.Unlock()
+	switch form {
+	case "json":
+		return string(e.appendJSON(nil))
+	case "xml":
+		s.log.Error("uuid_dump as XML is not simulated")
+		return "-ERR Unable to create xml!\n"
+	case "plain":
+		var out strings.Builder
+		for _, h := range e.headers {
+			out.WriteString(h.name + ": " + h.value + "\n")
+		}
+		return out.String() + "\n"
+	default:
+		return string(e.appendPlain(nil))
+	}
+}
+
+func (s *Switch) uuidRecord(arg string) string {
+	const usage = "-USAGE: <uuid> [start|stop|mask|unmask] <path> [<limit>] [<recording_vars>]\n"
+	words := separate(arg, ' ', 5)
+	if len(words) < 3 || words[0] == "" || words[1] == "" || words[2] == "" {
+		return usage
+	}
+	c := s.channel(words[0])
+	if c == nil {
+		return "-ERR Cannot locate session!\n"
+	}
+	switch strings.ToLower(words[1]) {
+	case "start":
+		limit := 0
+		if len(words) > 3 {
+			limit = leadingInt(words[3])
+		}
+		if !c.startRecording(words[2], limit) {
+			return "-ERR Cannot record session!\n"
+		}
+	case "stop":
+		if !c.stopRecording(words[2]) {
+			return "-ERR Cannot stop record session!\n"
+		}
+	case "mask", "unmask", "pause", "resume":
+		s.log.Error("uuid_record action is not simulated", "action", words[1])
+		return "-ERR Cannot " + words[1] + " recording session!\n"
+	default:
+		return usage
+	}
+	return "+OK Success\n"
+}
+
+func (s *Switch) uuidAnswer(arg string) string {
+	c := s.channel(strings.TrimSpace(arg))
+	if c == nil || (!c.outbound && !c.answer()) {
+		return "-ERROR\n"
+	}
+	return "+OK\n"
+}
+
+func (s *Switch) uuidSendDTMF(arg string) string {
+	words := separate(arg, ' ', 2)
+	if len(words) < 2 || words[0] == "" || words[1] == "" {
+		return "-USAGE: <uuid> <dtmf_data>\n"
+	}
+	c := s.channel(words[0])
+	if c == nil {
+		return "-ERR Cannot locate session!\n"
+	}
+	if !s.sendDTMF(c, words[1]) {
+		return "-ERR Operation failed\n"
+	}
+	return "+OK " + words[0] + " sent DTMF " + words[1] + ".\n"
+}
+
+func (s *Switch) apiSchedHangup(arg string) string {
+	words := separate(arg, ' ', 4)
+	if len(words) < 1 || words[0] == "" {
+		return "-USAGE: [+]<time> <uuid> [<cause>]\n"
+	}
+	uuid := ""
+	if len(words) > 1 {
+		uuid = words[1]
+	}
+	c := s.channel(uuid)
+	if c == nil {
+		return noSuchChannel
+	}
+	why := causeAllottedTimeout
+	if len(words) > 2 {
+		why = parseCause(words[2])
+	}
+	s.schedHangup(c, words[0], why)
+	return "+OK\n"
+}
+
+func (s *Switch) schedDel(arg string) string {
+	if arg == "" {
+		return "-ERR Invalid syntax\n"
+	}
+	if strings.Trim(arg, "0123456789") == "" {
+		id := leadingInt(arg)
+		if id <= 0 || int64(id) > 1<<32-1 {
+			return "+OK Deleted: 0\n"
+		}
+		return "+OK Deleted: " + itoa(s.tasks.cancelMatching("", uint32(id))) + "\n" // #nosec G115 -- checked above.
+	}
+	return "+OK Deleted: " + itoa(s.tasks.cancelMatching(arg, 0)) + "\n"
+}

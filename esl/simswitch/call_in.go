@@ -1,0 +1,396 @@
+package simswitch
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// IncomingCall is a call that the simulated carrier sends to the switch, and what the caller does in it. All times are the
+// switch's (see Config.Speed).
+type IncomingCall struct {
+	// From and To are the calling and the called number as the INVITE has them.
+	From, To string
+	// FromName is the caller's display name. Default: From.
+	FromName string
+	// SourceIP is the address the INVITE comes from. Default 127.0.0.1.
+	SourceIP string
+	// Digits are pressed one after the other, the first DigitsAfter the answer and then one every DigitsEvery.
+	Digits string
+	// DigitsAfter is the time from the answer to the first digit. DigitsEvery defaults to 300 ms.
+	DigitsAfter, DigitsEvery time.Duration
+	// HangupAfter is the time from the answer until the caller hangs up. 0: never.
+	HangupAfter time.Duration
+	// CancelAfter is the time from the INVITE until the caller gives up on a call that is not answered. 0: never.
+	CancelAfter time.Duration
+	// TalkFor is how long after the answer the caller keeps talking; after that it is silent, which ends a recording
+	// that has a silence limit.
+	TalkFor time.Duration
+	// SIPHeaders are X- headers of the INVITE; they become variables sip_h_NAME.
+	SIPHeaders map[string]string
+}
+
+// incomingJSON is IncomingCall as `sim_call` takes it: times in seconds.
+type incomingJSON struct {
+	From        string            `json:"from"`
+	To          string            `json:"to"`
+	FromName    string            `json:"from_name"`
+	SourceIP    string            `json:"source_ip"`
+	Digits      string            `json:"digits"`
+	DigitsAfter float64           `json:"digits_after"`
+	DigitsEvery float64           `json:"digits_every"`
+	HangupAfter float64           `json:"hangup_after"`
+	CancelAfter float64           `json:"cancel_after"`
+	TalkFor     float64           `json:"talk_for"`
+	SIPHeaders  map[string]string `json:"sip_headers"`
+}
+
+// Result is how an incoming call ended, or stands, as its caller and a CDR would tell.
+type Result struct {
+	// Channel is the UUID of the call's channel.
+	Channel string `json:"channel"`
+	// State is the channel state, CS_DESTROY once the call has ended.
+	State string `json:"state"`
+	// Answered and Ended say what has happened.
+	Answered bool `json:"answered"`
+	Ended    bool `json:"ended"`
+	// Cause is the hang-up cause and SIPStatus the final status the caller's INVITE got: 200 for an answered call, 487 for
+	// one the caller gave up.
+	Cause     string `json:"cause"`
+	SIPStatus int    `json:"sip_status"`
+	// HungUpBy is "caller" or "switch".
+	HungUpBy string `json:"hung_up_by"`
+	// BillSeconds is the time from answer to end in the switch's time.
+	BillSeconds float64 `json:"bill_seconds"`
+	// Heard are the digits that the switch sent to the caller.
+	Heard string `json:"heard"`
+	// Application is what the channel runs or ran last.
+	Application string `json:"application"`
+}
+
+// ErrNoChannel says that no channel has that UUID, nor had lately.
+var ErrNoChannel = errors.New("no such channel")
+
+// CallIn makes a call arrive. It returns the UUID of its channel as soon as the INVITE is taken in; the dialplan that
+// Tandem wrote decides what becomes of it. Caller follows the call.
+func (s *Switch) CallIn(call IncomingCall) (string, error) {
+	call.SourceIP = cmp.Or(call.SourceIP, "127.0.0.1")
+	call.FromName = cmp.Or(call.FromName, call.From)
+	call.DigitsEvery = cmp.Or(call.DigitsEvery, 300*time.Millisecond)
+	addr, err := netip.ParseAddr(call.SourceIP)
+	if err != nil {
+		return "", fmt.Errorf("incoming call: source address: %w", err)
+	}
+	for name, value := range map[string]string{"from": call.From, "to": call.To} {
+		if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			return "", fmt.Errorf("incoming call: %s %q is no SIP user", name, value)
+		}
+	}
+	if strings.Trim(call.Digits, "0123456789*#ABCD") != "" {
+		return "", fmt.Errorf("incoming call: digits %q", call.Digits)
+	}
+	s.mu.RLock()
+	paused := s.paused
+	s.mu.RUnlock()
+	if paused || s.live.Load() >= maxSessions {
+		return "", errors.New("incoming call: 503 Maximum Calls In Progress")
+	}
+	c := newChannel(s, newUUID(), false)
+	c.incoming = &call
+	c.sessionID = s.sessions.Add(1)
+	c.name = "sofia/" + profileName + "/" + call.From + "@" + call.SourceIP
+	now := s.clock.micros()
+	c.times = times{created: now, profileCreated: now}
+	c.profile = profile{username: call.From, dialplan: "XML", cidName: call.FromName, cidNumber: call.From, origName: call.FromName,
+		origNumber: call.From, networkAddr: call.SourceIP, ani: call.From, destination: call.To, source: "mod_sofia", context: "public"}
+	c.inboundVars(&call)
+	if token := s.plan.Load().token(addr); token != "" {
+		c.append("acl_token", token)
+	}
+	c.script = newScript(c)
+	if err := s.register(c); err != nil {
+		return "", fmt.Errorf("incoming call: %w", err)
+	}
+	c.script.start()
+	go func() {
+		defer s.wg.Done()
+		c.runIncoming()
+	}()
+	return c.uuid, nil
+}
+
+// runIncoming is the session thread of a call that came in.
+func (c *channel) runIncoming() {
+	defer c.finish()
+	if !c.enter(stateNew) {
+		return
+	}
+	c.mu.Lock()
+	c.codec = "PCMU"
+	c.mu.Unlock()
+	if !c.enter(stateInit) {
+		return
+	}
+	c.mu.Lock()
+	c.state = stateRouting
+	c.fireLocked(evCreate, fromRun)
+	c.callStateLocked(callRinging)
+	c.mu.Unlock()
+	c.route()
+}
+
+// route is the routing and executing half of the state machine: hunt, execute, and again after a transfer.
+func (c *channel) route() {
+	for {
+		if !c.enter(stateRouting) {
+			return
+		}
+		applications := c.hunt()
+		if applications == nil {
+			if c.up() {
+				c.hangup(causeNoRoute)
+			}
+			return
+		}
+		c.mu.Lock()
+		c.hitPlan = true
+		c.mu.Unlock()
+		if !c.runExtension(applications) {
+			return
+		}
+	}
+}
+
+// runExtension is switch_core_standard_on_execute. It reports whether the channel is to be routed anew.
+func (c *channel) runExtension(applications []application) bool {
+	if !c.enter(stateExecute) {
+		return false
+	}
+	for _, a := range applications {
+		if !c.ready() || !c.execute(a.name, a.data) {
+			break
+		}
+	}
+	c.mu.Lock()
+	again := c.transferred && c.cause == causeNone
+	c.transferred = false
+	c.mu.Unlock()
+	if !again {
+		c.hangup(causeNormalClearing)
+	}
+	return again
+}
+
+// simCall is the API command `sim_call {json}`, which a real switch does not have.
+func (s *Switch) simCall(arg string) string {
+	var in incomingJSON
+	dec := json.NewDecoder(strings.NewReader(arg))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return "-ERR sim_call: " + err.Error() + "\n"
+	}
+	seconds := func(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
+	uuid, err := s.CallIn(IncomingCall{From: in.From, To: in.To, FromName: in.FromName, SourceIP: in.SourceIP, Digits: in.Digits,
+		DigitsAfter: seconds(in.DigitsAfter), DigitsEvery: seconds(in.DigitsEvery), HangupAfter: seconds(in.HangupAfter),
+		CancelAfter: seconds(in.CancelAfter), TalkFor: seconds(in.TalkFor), SIPHeaders: in.SIPHeaders})
+	if err != nil {
+		return "-ERR " + err.Error() + "\n"
+	}
+	return "+OK " + uuid + "\n"
+}
+
+// simResult is the API command `sim_result UUID`: the Result of an incoming call as JSON.
+func (s *Switch) simResult(uuid string) string {
+	result, err := s.Caller(strings.TrimSpace(uuid)).Result()
+	if err != nil {
+		return "-ERR " + err.Error() + "\n"
+	}
+	b, err := json.Marshal(result)
+	if err != nil {
+		return "-ERR " + err.Error() + "\n"
+	}
+	return string(b) + "\n"
+}
+
+func (c *channel) resultLocked() Result {
+	r := Result{Channel: c.uuid, State: stateNames[c.running], Answered: c.answered, Ended: c.running == stateDestroy, Application: c.app}
+	if c.script != nil {
+		r.Heard = c.script.heardDigits()
+	}
+	if c.cause == causeNone {
+		return r
+	}
+	r.Cause = c.cause.String()
+	disposition, _ := c.hasVariableLocked("sip_hangup_disposition")
+	r.HungUpBy = "switch"
+	if strings.HasPrefix(disposition, "recv_") {
+		r.HungUpBy = "caller"
+	}
+	switch {
+	case c.answered:
+		r.SIPStatus = 200
+		r.BillSeconds = float64(c.times.hangup-c.times.answered) / 1e6
+	case disposition == "recv_cancel":
+		r.SIPStatus = 487
+	case c.respondCode != 0:
+		r.SIPStatus = c.respondCode
+	default:
+		r.SIPStatus = sipOfCause(c.cause)
+		if value, ok := c.hasVariableLocked("last_bridge_proto_specific_hangup_cause"); ok {
+			if status := leadingInt(strings.TrimPrefix(value, "sip:")); status != 0 {
+				r.SIPStatus = status
+			}
+		}
+	}
+	return r
+}
+
+// Caller is the far end of one call, for tests that script it by hand.
+type Caller struct {
+	sw   *Switch
+	uuid string
+}
+
+// Caller returns the far end of a channel, of an incoming call or of one this switch dialled.
+func (s *Switch) Caller(channel string) *Caller { return &Caller{sw: s, uuid: channel} }
+
+// SendDTMF presses digits at once, one after the other.
+func (p *Caller) SendDTMF(digits string) error {
+	c := p.sw.channel(p.uuid)
+	if c == nil {
+		return fmt.Errorf("send digits to %s: %w", p.uuid, ErrNoChannel)
+	}
+	for i := range len(digits) {
+		c.press(digits[i])
+	}
+	return nil
+}
+
+// Hangup hangs up, or gives up when nobody has answered.
+func (p *Caller) Hangup() error {
+	c := p.sw.channel(p.uuid)
+	if c == nil {
+		return fmt.Errorf("hang %s up: %w", p.uuid, ErrNoChannel)
+	}
+	c.byeReceived()
+	return nil
+}
+
+// Result tells how the call stands, or how it ended.
+func (p *Caller) Result() (Result, error) {
+	if c := p.sw.channel(p.uuid); c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.resultLocked(), nil
+	}
+	p.sw.mu.RLock()
+	defer p.sw.mu.RUnlock()
+	r, ok := p.sw.finished[p.uuid]
+	if !ok {
+		return Result{}, fmt.Errorf("result of %s: %w", p.uuid, ErrNoChannel)
+	}
+	return r, nil
+}
+
+// Wait waits until the call satisfies a condition, and returns how it stood then. It fails when ctx ends first, or when the
+// call ended without ever satisfying it.
+func (p *Caller) Wait(ctx context.Context, until func(Result) bool) (Result, error) {
+	for {
+		c := p.sw.channel(p.uuid)
+		if c == nil {
+			r, err := p.Result()
+			if err == nil && !until(r) {
+				err = fmt.Errorf("wait for %s: the call ended with %s", p.uuid, r.Cause)
+			}
+			return r, err
+		}
+		c.mu.Lock()
+		r, changed := c.resultLocked(), c.changed
+		c.mu.Unlock()
+		if until(r) {
+			return r, nil
+		}
+		select {
+		case <-changed:
+		case <-c.done:
+		case <-ctx.Done():
+			return r, fmt.Errorf("wait for %s: %w", p.uuid, ctx.Err())
+		}
+	}
+}
+
+// script plays the caller of an incoming call.
+type script struct {
+	c     *channel
+	mu    sync.Mutex
+	heard []byte
+	tasks []*task
+}
+
+func newScript(c *channel) *script {
+	sc := &script{c: c}
+	c.tap = sc.hear
+	return sc
+}
+
+func (sc *script) hear(digit byte) {
+	sc.mu.Lock()
+	sc.heard = append(sc.heard, digit)
+	sc.mu.Unlock()
+}
+
+func (sc *script) heardDigits() string {
+	sc.mu.Lock()
+	defer sc.mu.Unlock()
+	return string(sc.heard)
+}
+
+// start begins what counts from the INVITE.
+func (sc *script) start() {
+	call := sc.c.incoming
+	if call.CancelAfter > 0 {
+		sc.after(call.CancelAfter, func() {
+			sc.c.mu.Lock()
+			answered := sc.c.answered
+			sc.c.mu.Unlock()
+			if !answered {
+				sc.c.byeReceived()
+			}
+		})
+	}
+}
+
+// answered begins what counts from the answer.
+func (sc *script) answered() {
+	call := sc.c.incoming
+	for i := range len(call.Digits) {
+		digit := call.Digits[i]
+		sc.after(call.DigitsAfter+time.Duration(i)*call.DigitsEvery, func() { sc.c.press(digit) })
+	}
+	if call.HangupAfter > 0 {
+		sc.after(call.HangupAfter, sc.c.byeReceived)
+	}
+}
+
+func (sc *script) after(d time.Duration, fn func()) {
+	t := sc.c.sw.tasks.after(d, "", fn)
+	sc.mu.Lock()
+	sc.tasks = append(sc.tasks, t)
+	sc.mu.Unlock()
+}
+
+func (sc *script) stop() {
+	sc.mu.Lock()
+	tasks := sc.tasks
+	sc.tasks = nil
+	sc.mu.Unlock()
+	for _, t := range tasks {
+		sc.c.sw.tasks.cancel(t)
+	}
+}
