@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"tandem/calls"
 	"tandem/models"
 	"tandem/models/modelstest"
+	"tandem/webhooks"
 )
 
 func (b *bench) callBody() object {
@@ -119,6 +121,35 @@ func TestCallRefusals(t *testing.T) {
 		require.NotContains(t, got.message(), "reserve")
 	}
 	require.Contains(t, b.logs.String(), "canary-detail")
+}
+
+// TestCallIsTheSameEverywhere holds the API's call object to that of events and answer_url requests.
+func TestCallIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	now, id := time.Now(), "x_1"
+	for _, call := range []models.Call{
+		{ID: "call_1", Status: models.CallDialing, CreatedAt: now, UpdatedAt: now},
+		{
+			ID: "call_1", CustomerID: "cust_1", ApplicationID: "app_1", TrunkID: &id, DIDID: &id, Direction: models.Inbound, Status: models.CallCompleted,
+			From: "+1", To: "+2", Record: true, Metadata: map[string]string{"a": "b"}, Variables: map[string]string{"c": "d"}, Reason: "completed",
+			HangupSource: "caller", Cause: "NORMAL_CLEARING", Q850: 16, SIPCode: 200, PricePerMinuteMicros: 1, BilledSeconds: 2, CostMicros: 3,
+			TimeoutSeconds: 60, CreatedAt: now, UpdatedAt: now, RingingAt: &now, AnsweredAt: &now, EndedAt: &now,
+		},
+	} {
+		ours := asObject(t, toCall(&call))
+		require.Contains(t, ours, "variables")
+		delete(ours, "variables")
+		require.Equal(t, asObject(t, webhooks.CallObject(&call)), ours)
+	}
+}
+
+func asObject(t *testing.T, value any) object {
+	t.Helper()
+	encoded, err := json.Marshal(value)
+	require.NoError(t, err)
+	var decoded object
+	require.NoError(t, json.Unmarshal(encoded, &decoded))
+	return decoded
 }
 
 func TestCallFilters(t *testing.T) {

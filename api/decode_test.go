@@ -102,7 +102,8 @@ func FuzzFields(f *testing.F) {
 			"text":    func(c *checks) string { return c.text("f", &value, 100) },
 			"url":     func(c *checks) string { return c.webURL("f", &value) },
 			"gateway": func(c *checks) string { return c.gatewayName("f", &value) },
-			"host":    func(c *checks) string { return c.hostPort("f", &value) },
+			"host":    func(c *checks) string { return c.host("f", &value) },
+			"proxy":   func(c *checks) string { return c.proxy("f", &value) },
 			"user":    func(c *checks) string { return c.credential("f", &value, notInUsername) },
 			"realm":   func(c *checks) string { return c.credential("f", &value, notInRealm) },
 			"address": func(c *checks) string { return c.address("f", &value) },
@@ -121,7 +122,7 @@ func FuzzFields(f *testing.F) {
 			require.NotContains(t, kept, "\n", name)
 			require.NotContains(t, kept, "\x00", name)
 			switch name {
-			case "gateway", "host", "address", "sip", "number":
+			case "gateway", "host", "proxy", "address", "sip", "number":
 				for _, r := range kept {
 					require.NotContains(t, "${}<>|,^'\"`\\ &()", string(r), name)
 				}

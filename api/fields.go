@@ -2,7 +2,6 @@ package api
 
 import (
 	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tandem/dialplan"
 	"tandem/models"
 )
 
@@ -20,7 +20,6 @@ const (
 	maxURLLength        = 2048
 	maxSecretLength     = 255
 	maxCredentialLength = 128
-	maxHostLength       = 255
 	maxGatewayName      = 64
 	maxSIPURILength     = 255
 	maxMetadataEntries  = 50
@@ -160,11 +159,10 @@ func (c *checks) number(field string, value *string) string {
 	return *value
 }
 
-var gatewayNamePattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
+var gatewayNamePattern = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// gatewayName accepts a name that is safe as a file name, in a dial string and in a command. A leading dot is refused because
-// FreeSWITCH's include of *.xml skips such files, and _all_ because `sofia profile … killgw _all_` removes every gateway
-// (mod_sofia.c, cmd_profile; sofia.c, config_sofia).
+// gatewayName accepts a name that is safe as a file name, in a dial string and in a command. _all_ is refused because
+// `sofia profile … killgw _all_` removes every gateway (mod_sofia.c, cmd_profile).
 func (c *checks) gatewayName(field string, value *string) string {
 	if value == nil {
 		return ""
@@ -175,7 +173,7 @@ func (c *checks) gatewayName(field string, value *string) string {
 	case len(*value) > maxGatewayName:
 		c.refuse(field, "%s must be at most %d characters long", field, maxGatewayName)
 	case !gatewayNamePattern.MatchString(*value):
-		c.refuse(field, "%s may contain only letters, digits, dots, underscores and dashes, and must not start with a dot", field)
+		c.refuse(field, "%s may contain only letters, digits, dots, underscores and dashes", field)
 	case strings.EqualFold(*value, "_all_"):
 		c.refuse(field, "%s must not be _all_", field)
 	default:
@@ -184,37 +182,37 @@ func (c *checks) gatewayName(field string, value *string) string {
 	return ""
 }
 
-// hostPort accepts host or host:port, the host being a name, an IPv4 address or an IPv6 address in brackets.
-func (c *checks) hostPort(field string, value *string) string {
+// host accepts host or host:port, the host being a name, an IPv4 address or an IPv6 address in brackets. What passes is what
+// the dialplan can write into a gateway: it is the same check.
+func (c *checks) host(field string, value *string) string {
 	if value == nil {
 		return ""
 	}
-	if len(*value) > maxHostLength || !isHostPort(*value) {
+	if strings.ContainsAny(*value, "@;") || !isSIPURI("sip:"+*value) {
 		c.refuse(field, "%s must be a host name or IP address, with an optional port", field)
 		return ""
 	}
 	return *value
 }
 
-var hostNamePattern = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*\.?$`)
+// proxy accepts a host as above, and ;transport=udp, tcp or tls behind it.
+func (c *checks) proxy(field string, value *string) string {
+	if value == nil {
+		return ""
+	}
+	if strings.Contains(*value, "@") || !isSIPURI("sip:"+*value) {
+		c.refuse(field, "%s must be a host name or IP address, with an optional port and ;transport=udp, tcp or tls", field)
+		return ""
+	}
+	return *value
+}
 
-func isHostPort(value string) bool {
-	host := value
-	if rest, bracketed := strings.CutPrefix(value, "["); bracketed {
-		address, after, closed := strings.Cut(rest, "]")
-		parsed, err := netip.ParseAddr(address)
-		if !closed || err != nil || !parsed.Is6() || parsed.Zone() != "" {
-			return false
-		}
-		return after == "" || (after[0] == ':' && isPort(after[1:]))
+func isSIPURI(value string) bool {
+	if len(value) > maxSIPURILength {
+		return false
 	}
-	if name, port, found := strings.Cut(value, ":"); found {
-		if !isPort(port) {
-			return false
-		}
-		host = name
-	}
-	return hostNamePattern.MatchString(host)
+	_, err := dialplan.NormalizeSIPURI(value)
+	return err == nil
 }
 
 func isPort(value string) bool {
@@ -258,21 +256,11 @@ func (c *checks) address(field string, value *string) string {
 	if value == nil {
 		return ""
 	}
-	prefix, err := netip.ParsePrefix(*value)
+	prefix, normal, err := models.ParseInboundIP(*value)
 	if err != nil {
-		address, err := netip.ParseAddr(*value)
-		if err != nil || address.Zone() != "" {
-			c.refuse(field, "%s must be an IP address or a network such as 192.0.2.0/28", field)
-			return ""
-		}
-		address = address.Unmap()
-		prefix = netip.PrefixFrom(address, address.BitLen())
-	}
-	if prefix.Addr().Is4In6() {
 		c.refuse(field, "%s must be an IP address or a network such as 192.0.2.0/28", field)
 		return ""
 	}
-	prefix = prefix.Masked()
 	widest := 16
 	if prefix.Addr().Is6() {
 		widest = 32
@@ -285,22 +273,16 @@ func (c *checks) address(field string, value *string) string {
 		c.refuse(field, "%s must be an address that calls can come from", field)
 		return ""
 	}
-	if prefix.IsSingleIP() {
-		return prefix.Addr().String()
-	}
-	return prefix.String()
+	return normal
 }
 
-var sipURIPattern = regexp.MustCompile(`^(sips?):([A-Za-z0-9._+-]{1,64}@)?([^;@/?]+?)(;transport=(udp|tcp|tls))?$`)
-
-// sipURI accepts sip:user@host[:port][;transport=udp|tcp|tls] and nothing else: what is left out has no use in a route and
-// much in an attack.
+// sipURI accepts sip:user@host[:port][;transport=udp|tcp|tls] and nothing else, by the dialplan's own check: what is left
+// out has no use in a route and much in an attack.
 func (c *checks) sipURI(field string, value *string) string {
 	if value == nil {
 		return ""
 	}
-	parts := sipURIPattern.FindStringSubmatch(*value)
-	if len(*value) > maxSIPURILength || parts == nil || !isHostPort(parts[3]) {
+	if !isSIPURI(*value) {
 		c.refuse(field, "%s must be a SIP URI such as sip:desk@pbx.example.com", field)
 		return ""
 	}

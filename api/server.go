@@ -20,6 +20,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"tandem/calls"
+	"tandem/dialplan"
 	"tandem/models"
 )
 
@@ -36,6 +37,11 @@ type Calls interface {
 type Dialplan interface {
 	Changed()
 }
+
+var (
+	_ Calls    = (*calls.Manager)(nil)
+	_ Dialplan = (*dialplan.Syncer)(nil)
+)
 
 // Config holds what a Server needs; Store and Calls are required.
 type Config struct {

@@ -13,14 +13,14 @@ const statusUnknown = "UNKNOWN"
 // register. With proxy the trunk is outbound, with inbound_ip inbound.
 type trunkCreate struct {
 	Name          *string `json:"name" required:"true" max:"100" doc:"A name for people." example:"Carrier A"`
-	Proxy         *string `json:"proxy" max:"255" doc:"SIP proxy, host or host:port. Makes the trunk outbound." example:"sip.carrier.example"`
+	Proxy         *string `json:"proxy" max:"255" doc:"SIP proxy: host or host:port, with ;transport=udp, tcp or tls behind it where the default will not do. Makes the trunk outbound." example:"sip.carrier.example"`
 	Username      *string `json:"username" max:"128" doc:"SIP credential user name; outbound only."`
 	Password      *string `json:"password" max:"128" doc:"SIP credential; never returned."`
 	Realm         *string `json:"realm" max:"128" doc:"Digest realm, when it is not the proxy's name."`
 	FromDomain    *string `json:"from_domain" max:"255" doc:"Domain of the From header, when it is not the proxy's name."`
 	Register      *bool   `json:"register" doc:"Whether to register with the proxy. Default: true when there is a user name and a password."`
 	IsActive      *bool   `json:"is_active" doc:"Default true."`
-	GatewayName   *string `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9_-][A-Za-z0-9._-]*$" doc:"Name of the gateway on the nodes, unique among all trunks. Default: the trunk's id." example:"carrier-a"`
+	GatewayName   *string `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9._-]+$" doc:"Name of the gateway on the nodes, unique among all trunks. Default: the trunk's id." example:"carrier-a"`
 	InboundIP     *string `json:"inbound_ip" doc:"Address or network (CIDR) that calls come from. Makes the trunk inbound." example:"192.0.2.10"`
 	ApplicationID *string `json:"application_id" nullable:"true" doc:"Inbound only: handles calls to numbers that are not DIDs."`
 }
@@ -34,7 +34,7 @@ type trunkUpdate struct {
 	FromDomain    *string `json:"from_domain" max:"255" nullable:"true" doc:"Outbound only; null removes it."`
 	Register      *bool   `json:"register" doc:"Outbound only."`
 	IsActive      *bool   `json:"is_active"`
-	GatewayName   *string `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9_-][A-Za-z0-9._-]*$"`
+	GatewayName   *string `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9._-]+$"`
 	InboundIP     *string `json:"inbound_ip" doc:"Inbound only."`
 	ApplicationID *string `json:"application_id" nullable:"true" doc:"Inbound only; null removes it."`
 }
@@ -71,11 +71,12 @@ func toTrunk(t *models.Trunk) trunkObject {
 	return object
 }
 
-// What the parts of a SIP login cannot hold. The user name becomes the user part of an address and stands before a colon in
-// FreeSWITCH's digest notation, the realm stands in quotes there and in a URI.
+// What the parts of a SIP login cannot hold: quotes, colons and backslashes are syntax in FreeSWITCH's own notation of
+// credentials (scheme:"realm":user:password), markup would break its gateway list (mod_sofia.c, xml_gateway_status), and the
+// realm stands in a URI besides.
 const (
-	notInUsername = " \"\\:;<>@?/,"
-	notInRealm    = " \"\\;<>@?/,"
+	notInUsername = " \"\\:<>&"
+	notInRealm    = " \"\\<>&@;?/,"
 )
 
 // trunkFields are the fields that creation and change share, checked.
@@ -89,7 +90,7 @@ func (c *checks) trunk(in *trunkUpdate, given fieldSet) trunkFields {
 	if given.has("name") {
 		f.name = c.name("name", in.Name)
 	}
-	f.proxy = c.hostPort("proxy", in.Proxy)
+	f.proxy = c.proxy("proxy", in.Proxy)
 	f.username = c.credential("username", in.Username, notInUsername)
 	f.password = models.Secret(c.credential("password", in.Password, ""))
 	f.realm = c.credential("realm", in.Realm, notInRealm)
@@ -104,7 +105,7 @@ func (c *checks) optionalHost(field string, value *string) string {
 	if value != nil && *value == "" {
 		return ""
 	}
-	return c.hostPort(field, value)
+	return c.host(field, value)
 }
 
 // oneDirection refuses the fields that have no meaning for a trunk of the given direction.
