@@ -122,6 +122,9 @@ func (s *session) finish() error {
 	if err != nil {
 		return err
 	}
+	if s.m.cfg.OnEnd != nil {
+		s.m.cfg.OnEnd(*s.call)
+	}
 	s.log.Info("call ended", "status", s.call.Status, "reason", s.call.Reason, "hangup_source", s.call.HangupSource,
 		"cause", s.call.Cause, "sip_code", s.call.SIPCode, "billed_seconds", s.call.BilledSeconds)
 	return nil

@@ -77,6 +77,9 @@ type Config struct {
 	NodeLostAfter time.Duration
 	// Drain is how long Stop lets calls go on before it hangs them up. Default 0.
 	Drain time.Duration
+	// OnEnd, when set, is called after the terminal event of a call of this process is durable, from the call's goroutine:
+	// for metrics. It must not block.
+	OnEnd func(call models.Call)
 	// MaxCalls is how many calls one manager holds; further inbound ones are refused with 503. Default 20,000.
 	MaxCalls int
 }

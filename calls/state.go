@@ -18,8 +18,8 @@ const (
 
 // The directions of a call.
 const (
-	DirectionInbound  = "inbound"
-	DirectionOutbound = "outbound"
+	DirectionInbound  = models.Inbound
+	DirectionOutbound = models.Outbound
 )
 
 // trigger is what moves a call from one state to the next.

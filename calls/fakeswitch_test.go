@@ -1,0 +1,297 @@
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"tandem/esl"
+)
+
+// command is one thing that the fake switch was told.
+type command struct {
+	verb    string // execute, originate, kill, break, setvar, sched_hangup, record_start, record_stop
+	channel string
+	args    string
+	id      string // Event-UUID of an execute
+}
+
+// fakeSwitch is a scripted switch. By default it behaves: it answers, plays to the end at once and hangs up when told.
+// A test changes what one application or command does through on.
+type fakeSwitch struct {
+	t       *testing.T
+	handler esl.Handler
+
+	mu       sync.Mutex
+	down     bool
+	commands []command
+	channels map[string]*fakeChannel
+	seq      int
+	on       map[string]func(c command) error // by verb, or "execute " and the application's name
+	told     chan command                     // every command, for tests that wait for one
+}
+
+type fakeChannel struct {
+	direction string
+	answered  bool
+	dead      bool
+	headers   map[string]string
+}
+
+func newFakeSwitch(t *testing.T) *fakeSwitch {
+	return &fakeSwitch{t: t, channels: map[string]*fakeChannel{}, on: map[string]func(command) error{}, told: make(chan command, 4096)}
+}
+
+// script replaces what a verb ("kill") or an application ("execute playback") does.
+func (f *fakeSwitch) script(what string, fn func(c command) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.on[what] = fn
+}
+
+// log returns the commands so far, as "verb args".
+func (f *fakeSwitch) log() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lines := make([]string, len(f.commands))
+	for i, c := range f.commands {
+		lines[i] = strings.TrimSpace(c.verb + " " + c.args)
+	}
+	return lines
+}
+
+// await returns the next command of a kind ("kill", "execute playback").
+func (f *fakeSwitch) await(what string) command {
+	f.t.Helper()
+	for {
+		select {
+		case c := <-f.told:
+			if c.verb == what || strings.HasPrefix(c.verb+" "+c.args, what) {
+				return c
+			}
+		case <-time.After(10 * time.Second):
+			require.Failf(f.t, "no command", "waited for %q, saw %q", what, f.log())
+		}
+	}
+}
+
+var errNoChannel = &esl.CommandError{Command: "fake", Reply: "-ERR No such channel!"}
+
+// do records a command and runs its script, or the default.
+func (f *fakeSwitch) do(c command, byDefault func() error) error {
+	f.mu.Lock()
+	if f.down {
+		f.mu.Unlock()
+		return esl.ErrDown
+	}
+	f.commands = append(f.commands, c)
+	ch := f.channels[c.channel]
+	fn := f.on[c.verb]
+	if c.verb == "execute" {
+		name, _, _ := strings.Cut(c.args, " ")
+		fn = f.on["execute "+name]
+	}
+	f.mu.Unlock()
+	f.told <- c
+	if ch == nil && c.verb != "originate" || ch != nil && ch.dead {
+		return errNoChannel
+	}
+	if fn != nil {
+		return fn(c)
+	}
+	return byDefault()
+}
+
+// setDown makes every command fail with ErrDown.
+func (f *fakeSwitch) setDown(down bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = down
+}
+
+// event sends an event of a channel. pairs are header, value, …
+func (f *fakeSwitch) event(name, channel string, pairs ...string) {
+	f.mu.Lock()
+	f.seq++
+	headers := map[string]string{
+		"Event-Name": name, "Unique-ID": channel, "Event-Sequence": strconv.Itoa(f.seq),
+		"Event-Date-Timestamp": strconv.FormatInt(time.Now().UnixMicro(), 10),
+	}
+	if ch := f.channels[channel]; ch != nil {
+		headers["Call-Direction"] = ch.direction
+		for k, v := range ch.headers {
+			headers[k] = v
+		}
+	}
+	f.mu.Unlock()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		headers[pairs[i]] = pairs[i+1]
+	}
+	doc, err := json.Marshal(headers)
+	require.NoError(f.t, err)
+	ev, err := esl.ParseEvent(string(doc))
+	require.NoError(f.t, err)
+	f.handler.HandleEvent(ev)
+}
+
+// complete ends an application.
+func (f *fakeSwitch) complete(c command, pairs ...string) {
+	name, _, _ := strings.Cut(c.args, " ")
+	f.event("CHANNEL_EXECUTE_COMPLETE", c.channel, append([]string{"Application", name, "Application-UUID", c.id}, pairs...)...)
+}
+
+// addChannel makes a channel live.
+func (f *fakeSwitch) addChannel(direction string, headers map[string]string) string {
+	id := uuid.NewString()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.channels[id] = &fakeChannel{direction: direction, headers: headers}
+	return id
+}
+
+// callIn parks an inbound channel.
+func (f *fakeSwitch) callIn(from, to, source string) string {
+	id := f.addChannel("inbound", map[string]string{
+		"Caller-Caller-ID-Number": from, "Caller-Destination-Number": to, "variable_sip_network_ip": source, "variable_sip_h_X-Test": "yes",
+	})
+	f.event("CHANNEL_PARK", id)
+	return id
+}
+
+// answer answers a channel.
+func (f *fakeSwitch) answer(channel string) {
+	f.mu.Lock()
+	f.channels[channel].answered = true
+	f.mu.Unlock()
+	f.event("CHANNEL_ANSWER", channel)
+}
+
+// hangup ends a channel.
+func (f *fakeSwitch) hangup(channel, cause string, pairs ...string) {
+	f.mu.Lock()
+	f.channels[channel].dead = true
+	f.mu.Unlock()
+	f.event("CHANNEL_HANGUP_COMPLETE", channel, append([]string{
+		"Hangup-Cause", cause, "variable_hangup_cause", cause, "variable_hangup_cause_q850", strconv.Itoa(q850[cause]), "variable_billsec", "7",
+	}, pairs...)...)
+}
+
+// disposition is how the switch says that it sent the end of a channel.
+func (f *fakeSwitch) disposition(channel string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ch := f.channels[channel]
+	switch {
+	case ch.answered:
+		return "send_bye"
+	case ch.direction == "inbound":
+		return "send_refuse"
+	default:
+		return "send_cancel"
+	}
+}
+
+func (f *fakeSwitch) Up() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.down
+}
+
+func (f *fakeSwitch) Execute(_ context.Context, channel, id string, app esl.App) error {
+	c := command{verb: "execute", channel: channel, args: strings.TrimSpace(app.Name() + " " + app.Args()), id: id}
+	return f.do(c, func() error {
+		if app.Name() == "answer" {
+			f.answer(channel)
+		}
+		if app.Name() == "respond" {
+			f.hangup(channel, "NORMAL_TEMPORARY_FAILURE", "variable_sip_hangup_disposition", "send_refuse")
+			return nil
+		}
+		f.complete(c)
+		return nil
+	})
+}
+
+func (f *fakeSwitch) Originate(_ context.Context, o esl.Originate) (*esl.Job, error) {
+	args := "gateway=" + o.Gateway + " number=" + o.Number + " from=" + o.CallerIDNumber + " timeout=" + o.Timeout.String()
+	for _, app := range o.ExecuteOnAnswer {
+		args += " answer=" + app.Name() + " " + app.Args()
+	}
+	c := command{verb: "originate", channel: o.ChannelID, args: args}
+	f.mu.Lock()
+	if !f.down {
+		f.channels[o.ChannelID] = &fakeChannel{direction: "outbound"}
+	}
+	f.mu.Unlock()
+	err := f.do(c, func() error {
+		f.event("CHANNEL_PROGRESS", o.ChannelID)
+		f.answer(o.ChannelID)
+		f.event("CHANNEL_PARK", o.ChannelID)
+		return nil
+	})
+	// A job that never ends by itself: the channel's events tell.
+	return &esl.Job{ID: uuid.NewString()}, err
+}
+
+func (f *fakeSwitch) Kill(_ context.Context, channel, cause string) error {
+	return f.do(command{verb: "kill", channel: channel, args: cause}, func() error {
+		f.hangup(channel, cause, "variable_sip_hangup_disposition", f.disposition(channel))
+		return nil
+	})
+}
+
+func (f *fakeSwitch) Break(_ context.Context, channel string) error {
+	return f.do(command{verb: "break", channel: channel}, func() error { return nil })
+}
+
+func (f *fakeSwitch) SetVariable(_ context.Context, channel, name, value string) error {
+	return f.do(command{verb: "setvar", channel: channel, args: name + "=" + value}, func() error { return nil })
+}
+
+func (f *fakeSwitch) SchedHangup(_ context.Context, channel string, after time.Duration, cause string) error {
+	return f.do(command{verb: "sched_hangup", channel: channel, args: after.String() + " " + cause}, func() error { return nil })
+}
+
+func (f *fakeSwitch) RecordStart(_ context.Context, channel, path string) error {
+	return f.do(command{verb: "record_start", channel: channel, args: path}, func() error { return nil })
+}
+
+func (f *fakeSwitch) RecordStop(_ context.Context, channel, path string) error {
+	return f.do(command{verb: "record_stop", channel: channel, args: path}, func() error { return nil })
+}
+
+func (f *fakeSwitch) Exists(_ context.Context, channel string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return false, esl.ErrDown
+	}
+	ch := f.channels[channel]
+	return ch != nil && !ch.dead, nil
+}
+
+func (f *fakeSwitch) Dump(_ context.Context, channel string) (*esl.Event, error) {
+	f.mu.Lock()
+	ch := f.channels[channel]
+	headers := map[string]string{"Event-Name": "CHANNEL_DATA", "Unique-ID": channel}
+	if ch != nil {
+		headers["Call-Direction"] = ch.direction
+		for k, v := range ch.headers {
+			headers[k] = v
+		}
+	}
+	f.mu.Unlock()
+	if ch == nil || ch.dead {
+		return nil, errNoChannel
+	}
+	doc, err := json.Marshal(headers)
+	require.NoError(f.t, err)
+	return esl.ParseEvent(string(doc))
+}
