@@ -117,13 +117,24 @@ func databaseName(kind string) string { return "tandem_" + kind + "_" + strings.
 // where there is no PostgreSQL. The database is dropped when the test ends.
 func PostgresURL(t testing.TB) string {
 	t.Helper()
+	return newDatabase(t, func(srv *server) string { return srv.template })
+}
+
+// EmptyPostgresURL is PostgresURL for a database that has not been migrated.
+func EmptyPostgresURL(t testing.TB) string {
+	t.Helper()
+	return newDatabase(t, func(*server) string { return "template0" })
+}
+
+func newDatabase(t testing.TB, template func(*server) string) string {
+	t.Helper()
 	srv, err := startServer()
 	if missing, ok := err.(errNoPostgres); ok {
 		t.Skip(missing.Error())
 	}
 	require.NoError(t, err)
 	name := databaseName("test")
-	require.NoError(t, srv.exec("CREATE DATABASE "+name+" TEMPLATE "+srv.template))
+	require.NoError(t, srv.exec("CREATE DATABASE "+name+" TEMPLATE "+template(srv)))
 	t.Cleanup(func() { require.NoError(t, srv.exec("DROP DATABASE "+name+" WITH (FORCE)")) })
 	return srv.database(name)
 }

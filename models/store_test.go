@@ -1,0 +1,157 @@
+package models_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"tandem/models"
+	"tandem/models/modelstest"
+)
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	check := func(t *testing.T, location string) {
+		s, err := models.Open(t.Context(), models.Config{URL: location, Key: modelstest.Key})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		pending, err := s.MigrationStatus(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, pending)
+		for _, migration := range pending {
+			require.Nil(t, migration.AppliedAt)
+		}
+		require.NoError(t, s.Migrate(t.Context()))
+		applied, err := s.MigrationStatus(t.Context())
+		require.NoError(t, err)
+		require.Len(t, applied, len(pending))
+		for _, migration := range applied {
+			require.NotNil(t, migration.AppliedAt)
+		}
+		schema := schemaOf(t, models.Reader(s))
+		modelstest.Customer(t, s, 1)
+		require.NoError(t, s.Migrate(t.Context()), "a second run changes nothing")
+		again, err := s.MigrationStatus(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, applied, again)
+		require.Equal(t, schema, schemaOf(t, models.Reader(s)))
+		customers, _, err := s.ListCustomers(t.Context(), models.Page{})
+		require.NoError(t, err)
+		require.Len(t, customers, 1)
+	}
+	t.Run("sqlite", func(t *testing.T) { check(t, "sqlite:"+filepath.Join(t.TempDir(), "new ?#%.db")) })
+	t.Run("postgres", func(t *testing.T) { check(t, modelstest.EmptyPostgresURL(t)) })
+}
+
+// schemaOf returns the statements (SQLite) or columns and indexes (PostgreSQL) of the schema.
+func schemaOf(t *testing.T, db *gorm.DB) []string {
+	t.Helper()
+	query := "SELECT name || ' ' || COALESCE(sql, '') FROM sqlite_master ORDER BY 1"
+	if db.Name() == models.DialectPostgres {
+		query = `SELECT table_name || ' ' || column_name || ' ' || data_type FROM information_schema.columns WHERE table_schema = 'public'
+			UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1`
+	}
+	var rows []string
+	require.NoError(t, db.Raw(query).Scan(&rows).Error)
+	require.Greater(t, len(rows), 15)
+	return rows
+}
+
+// TestMigrateTogether starts four processes on an empty PostgreSQL at once.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	location := modelstest.EmptyPostgresURL(t)
+	var group sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		group.Go(func() {
+			s, err := models.Open(t.Context(), models.Config{URL: location, Key: modelstest.Key})
+			if err == nil {
+				err = s.Migrate(t.Context())
+				_ = s.Close()
+			}
+			errs[i] = err
+		})
+	}
+	group.Wait()
+	require.Equal(t, make([]error, 4), errs)
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	for _, location := range []string{"", "mysql://x", "sqlite:", "sqlite::memory:", "sqlite:/nowhere/at/all.db", "postgres://user:canary@127.0.0.1:1/x", "postgres://user:canary@%zz"} {
+		_, err := models.Open(t.Context(), models.Config{URL: location, Key: modelstest.Key})
+		require.Error(t, err, location)
+		require.NotContains(t, err.Error(), "canary")
+	}
+}
+
+func TestReadersCannotWrite(t *testing.T) {
+	t.Parallel()
+	s := modelstest.Open(t)
+	require.ErrorContains(t, models.Reader(s).Exec("DELETE FROM customers").Error, "readonly")
+	var version, mode, foreign string
+	require.NoError(t, models.Reader(s).Raw("SELECT sqlite_version()").Scan(&version).Error)
+	require.GreaterOrEqual(t, version, "3.50")
+	require.NoError(t, models.Reader(s).Raw("PRAGMA journal_mode").Scan(&mode).Error)
+	require.NoError(t, models.Reader(s).Raw("PRAGMA foreign_keys").Scan(&foreign).Error)
+	require.Equal(t, []string{"wal", "1"}, []string{mode, foreign})
+}
+
+func TestNewIDSorts(t *testing.T) {
+	t.Parallel()
+	made := make([]string, 10_000)
+	for i := range made {
+		made[i] = models.NewID(models.PrefixCall)
+	}
+	require.True(t, slices.IsSorted(made))
+	require.Len(t, slices.Compact(made), 10_000)
+	require.Regexp(t, `^call_[0-9a-hjkmnp-tv-z]{26}$`, made[0])
+}
+
+func TestIsE164(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[string]bool{
+		"+15551234567": true, "+1234567": true, "+123456789012345": true,
+		"": false, "+": false, "15551234567": false, "+05551234567": false, "+123456": false, "+1234567890123456": false,
+		"+1555123456a": false, "+15551234567\n": false, " +15551234567": false, "+1555 1234567": false, "+١٥٥٥١٢٣٤٥٦٧": false,
+	} {
+		require.Equal(t, want, models.IsE164(number), "%q", number)
+	}
+}
+
+// TestQueriesUseIndexes asks SQLite for its plans: no query that runs for every call or claim may read a whole table.
+func TestQueriesUseIndexes(t *testing.T) {
+	t.Parallel()
+	s := modelstest.Open(t)
+	for query, index := range map[string]string{
+		"SELECT * FROM calls WHERE customer_id = 'c' AND (created_at, id) < (1, 'x') ORDER BY created_at DESC, id DESC LIMIT 51":             "calls_page (customer_id=? AND (created_at,id)<(?,?))",
+		"SELECT * FROM dids WHERE customer_id = 'c' AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 51":                       "dids_page",
+		"SELECT * FROM calls WHERE status IN ('queued', 'dialing', 'ringing', 'in_progress') AND node_id = 'n' ORDER BY created_at, id":      "calls_live_node",
+		"SELECT * FROM calls WHERE channel_id = 'x' AND channel_id <> ''":                                                                    "calls_channel_id_key",
+		"SELECT * FROM dids WHERE number_e164 = '+1' AND deleted_at IS NULL":                                                                 "dids_number_key",
+		"SELECT * FROM trunks WHERE deleted_at IS NULL AND inbound_first <> '' AND inbound_first <= '4' ORDER BY inbound_first DESC LIMIT 1": "trunks_inbound_range",
+		"SELECT * FROM api_keys WHERE lookup = 'x' AND revoked_at IS NULL":                                                                   "api_keys_lookup",
+		"SELECT rowid FROM webhook_streams WHERE endpoint_id = 'e' AND due_at <= 1 ORDER BY due_at LIMIT 4":                                  "webhook_streams_claim (endpoint_id=? AND due_at<?)",
+		"SELECT COUNT(*) FROM webhook_streams l WHERE l.endpoint_id = 'e' AND l.lease_until > 1":                                             "webhook_streams_leased (endpoint_id=? AND lease_until>?)",
+		"SELECT s.endpoint_id FROM webhook_streams s WHERE s.due_at IS NOT NULL AND s.endpoint_id > 'e' ORDER BY s.endpoint_id LIMIT 1":      "webhook_streams_claim (endpoint_id>?)",
+	} {
+		var plan []struct{ Detail string }
+		require.NoError(t, models.Reader(s).Raw("EXPLAIN QUERY PLAN "+query).Scan(&plan).Error)
+		var lines []string
+		for _, step := range plan {
+			lines = append(lines, step.Detail)
+		}
+		text := strings.Join(lines, "\n")
+		require.Contains(t, text, "SEARCH", query)
+		require.Contains(t, text, index, query)
+		if !strings.Contains(query, "node_id") {
+			require.NotContains(t, text, "TEMP B-TREE", query)
+		}
+	}
+}
