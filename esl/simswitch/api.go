@@ -138,7 +138,10 @@ func (s *Switch) control(arg string) string {
 	case "shutdown_check":
 		return "false"
 	case "api_expansion":
-		return "+OK api_expansion is false\n"
+		if s.cfg.APIExpansion {
+			return "+OK api_expansion is on \n"
+		}
+		return "+OK api_expansion is off \n"
 	case "shutdown":
 		// Close waits for the goroutine that called it if that one were counted, so it runs on its own.
 		go func() {
