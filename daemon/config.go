@@ -1,0 +1,334 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/viper"
+
+	"tandem/billing"
+)
+
+// Config is everything that an operator can set. Each field is one key of the configuration file and one environment
+// variable: `database_url` is TANDEM_DATABASE_URL. docs/configuration.md lists them; TestConfigDocs holds the two together.
+type Config struct {
+	// DatabaseURL is "sqlite:PATH" or "postgres://…".
+	DatabaseURL string
+	// HTTPAddr is the address that the API listens on.
+	HTTPAddr string
+	// SecretKey encrypts SIP passwords and webhook secrets at rest (AES-256: 32 bytes).
+	SecretKey []byte
+	// AllowNetworks are private networks that outgoing HTTP (answer_url, webhook_url, play URLs) may reach all the same.
+	AllowNetworks []netip.Prefix
+	// AllowPorts are the TCP ports that outgoing HTTP may reach; empty means any.
+	AllowPorts []uint16
+	// Providers are the networks of the operator's own number providers, who may call any DID.
+	Providers []netip.Prefix
+	// Billing holds the prices per minute and the limits of a reservation.
+	Billing billing.Config
+	// Currency is the ISO 4217 code given to new customers.
+	Currency string
+	// SIPProfile is the name of the sofia profile that gateways belong to.
+	SIPProfile string
+	// VoiceEngine and Voice are the default of the say action.
+	VoiceEngine, Voice string
+	// NodeLease is how long a node stays with a controller that has stopped renewing.
+	NodeLease time.Duration
+	// ShutdownTimeout bounds the orderly stop.
+	ShutdownTimeout time.Duration
+	// LogLevel is debug, info, warn or error; LogFormat is text or json.
+	LogLevel, LogFormat string
+}
+
+// setting is one configuration key with its default and the sentence that documents it.
+type setting struct {
+	key, value, doc string
+}
+
+// settings lists every key. viper ignores an environment variable whose key it has never heard of, so each key is
+// registered from here, with its default.
+var settings = []setting{
+	{"database_url", "sqlite:.tandem/tandem.db", "`sqlite:PATH` or `postgres://user:password@host/database`."},
+	{"http_addr", "127.0.0.1:8080", "Address of the HTTP API."},
+	{"secret_key", "", "32 bytes in base64 that encrypt SIP passwords and webhook secrets at rest. Empty: read from `secret_key_file`."},
+	{"secret_key_file", ".tandem/secret.key", "File that holds the secret key; made with mode 0600 when it does not exist. Back it up: without it the stored secrets cannot be read."},
+	{"allow_networks", "", "Comma-separated networks (CIDR) of private addresses that answer_url, webhook_url and play URLs may reach. Public addresses are always allowed, private ones never unless listed."},
+	{"allow_ports", "80,443", "Comma-separated TCP ports that outgoing HTTP may reach; `any` for all."},
+	{"providers", "", "Comma-separated networks (CIDR) of the operator's number providers, who may call any DID."},
+	{"outbound_price", "0.01", "Price of a minute of an outbound call, in units of the currency, up to six decimals."},
+	{"inbound_price", "0.005", "Price of a minute of an inbound call."},
+	{"billing_increment", "60", "Seconds in a billing increment; every increment begun is paid."},
+	{"max_grant", "3600", "Longest time in seconds that one reservation allows a call; the switch ends the call there."},
+	{"currency", "USD", "ISO 4217 code of new customers' accounts."},
+	{"sip_profile", "external", "Name of the sofia profile that gateways belong to."},
+	{"voice_engine", "flite", "Speech engine of the say action."},
+	{"voice", "slt", "Default voice of the say action."},
+	{"node_lease", "10s", "How long a node stays with a controller that has stopped renewing its lease."},
+	{"shutdown_timeout", "15s", "Bound of an orderly stop."},
+	{"log_level", "info", "`debug`, `info`, `warn` or `error`."},
+	{"log_format", "text", "`text` or `json`."},
+}
+
+// LoadConfig reads the configuration: defaults, then the file (YAML, TOML or JSON; none when empty), then the
+// environment. Overrides, keyed like the file, win over all. An error names the key that is wrong.
+func LoadConfig(file string, overrides map[string]string) (Config, error) {
+	v := viper.New()
+	v.SetEnvPrefix("tandem")
+	v.AutomaticEnv()
+	known := make([]string, 0, len(settings))
+	for _, s := range settings {
+		v.SetDefault(s.key, s.value)
+		known = append(known, s.key)
+	}
+	if file != "" {
+		v.SetConfigFile(file)
+		if err := v.ReadInConfig(); err != nil {
+			return Config{}, fmt.Errorf("read configuration: %w", err)
+		}
+		for _, key := range v.AllKeys() {
+			if !slices.Contains(known, key) {
+				return Config{}, fmt.Errorf("read configuration %s: unknown key %q", file, key)
+			}
+		}
+	}
+	for key, value := range overrides {
+		v.Set(key, value)
+	}
+	r := reader{v: v}
+	cfg := Config{
+		DatabaseURL:     r.text("database_url"),
+		HTTPAddr:        r.address("http_addr"),
+		AllowNetworks:   r.prefixes("allow_networks"),
+		AllowPorts:      r.ports("allow_ports"),
+		Providers:       r.prefixes("providers"),
+		Currency:        r.text("currency"),
+		SIPProfile:      r.text("sip_profile"),
+		VoiceEngine:     r.text("voice_engine"),
+		Voice:           r.text("voice"),
+		NodeLease:       r.duration("node_lease", time.Second, time.Minute),
+		ShutdownTimeout: r.duration("shutdown_timeout", time.Second, 10*time.Minute),
+		LogLevel:        r.oneOf("log_level", "debug", "info", "warn", "error"),
+		LogFormat:       r.oneOf("log_format", "text", "json"),
+		Billing: billing.Config{
+			OutboundPerMinuteMicros: r.micros("outbound_price"),
+			InboundPerMinuteMicros:  r.micros("inbound_price"),
+			IncrementSeconds:        r.integer("billing_increment", 1, 3600),
+			MaxGrantSeconds:         r.integer("max_grant", 120, 86400),
+		},
+	}
+	if r.err == nil {
+		cfg.SecretKey, r.err = secretKey(v.GetString("secret_key"), v.GetString("secret_key_file"))
+	}
+	if r.err != nil {
+		return Config{}, r.err
+	}
+	return cfg, nil
+}
+
+// environmentName is the environment variable of a key.
+func environmentName(key string) string { return "TANDEM_" + strings.ToUpper(key) }
+
+// reader reads typed values and keeps the first error, with the name of its key.
+type reader struct {
+	v   *viper.Viper
+	err error
+}
+
+func (r *reader) fail(key string, format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("configuration %s (%s): %s", key, environmentName(key), fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *reader) text(key string) string {
+	value := strings.TrimSpace(r.v.GetString(key))
+	if value == "" {
+		r.fail(key, "must not be empty")
+	}
+	return value
+}
+
+func (r *reader) address(key string) string {
+	value := r.text(key)
+	if _, _, err := net.SplitHostPort(value); err != nil {
+		r.fail(key, "must be HOST:PORT, was %q", value)
+	}
+	return value
+}
+
+func (r *reader) oneOf(key string, allowed ...string) string {
+	value := r.text(key)
+	if !slices.Contains(allowed, value) {
+		r.fail(key, "must be one of %s, was %q", strings.Join(allowed, ", "), value)
+	}
+	return value
+}
+
+func (r *reader) integer(key string, low, high int) int {
+	value := r.text(key)
+	n, err := strconv.Atoi(value)
+	if err != nil || n < low || n > high {
+		r.fail(key, "must be a whole number from %d to %d, was %q", low, high, value)
+	}
+	return n
+}
+
+func (r *reader) duration(key string, low, high time.Duration) time.Duration {
+	value := r.text(key)
+	d, err := time.ParseDuration(value)
+	if err != nil || d < low || d > high {
+		r.fail(key, "must be a duration from %s to %s such as 10s, was %q", low, high, value)
+	}
+	return d
+}
+
+func (r *reader) list(key string) []string {
+	var out []string
+	for _, part := range strings.Split(r.v.GetString(key), ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func (r *reader) prefixes(key string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, part := range r.list(key) {
+		prefix, err := netip.ParsePrefix(part)
+		if err != nil {
+			r.fail(key, "must be a list of networks such as 10.0.0.0/8, has %q", part)
+			continue
+		}
+		out = append(out, prefix.Masked())
+	}
+	return out
+}
+
+func (r *reader) ports(key string) []uint16 {
+	parts := r.list(key)
+	if len(parts) == 1 && parts[0] == "any" {
+		return nil
+	}
+	var out []uint16
+	for _, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 16)
+		if err != nil || n == 0 {
+			r.fail(key, "must be `any` or a list of ports, has %q", part)
+			continue
+		}
+		out = append(out, uint16(n))
+	}
+	if len(out) == 0 {
+		r.fail(key, "must be `any` or a list of ports")
+	}
+	return out
+}
+
+func (r *reader) micros(key string) int64 {
+	value := r.text(key)
+	micros, err := ParseMoney(value)
+	if err != nil || micros < 0 {
+		r.fail(key, "must be a price such as 0.0125 with at most six decimals, was %q", value)
+	}
+	return micros
+}
+
+// ParseMoney reads a decimal amount of currency, such as "12.5", into millionths. At most six decimals are allowed, so
+// that nothing is ever rounded.
+func ParseMoney(s string) (int64, error) {
+	digits, negative := strings.CutPrefix(strings.TrimSpace(s), "-")
+	whole, frac, _ := strings.Cut(digits, ".")
+	if whole == "" || len(whole) > 12 || len(frac) > 6 {
+		return 0, fmt.Errorf("amount %q: want digits with at most six decimals", s)
+	}
+	n, err := strconv.ParseUint(whole+frac+strings.Repeat("0", 6-len(frac)), 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("amount %q: want digits with at most six decimals", s)
+	}
+	if negative {
+		return -int64(n), nil
+	}
+	return int64(n), nil
+}
+
+// FormatMoney writes millionths as a decimal amount, with at least two decimals.
+func FormatMoney(micros int64) string {
+	sign := ""
+	if micros < 0 {
+		sign, micros = "-", -micros
+	}
+	frac := strings.TrimRight(fmt.Sprintf("%06d", micros%1e6), "0")
+	for len(frac) < 2 {
+		frac += "0"
+	}
+	return fmt.Sprintf("%s%d.%s", sign, micros/1e6, frac)
+}
+
+// secretKey decodes the key, or reads its file, or makes the file.
+func secretKey(encoded, file string) ([]byte, error) {
+	name := "TANDEM_SECRET_KEY"
+	if encoded == "" {
+		name = file
+		raw, err := os.ReadFile(file)
+		switch {
+		case err == nil:
+			encoded = string(raw)
+		case errors.Is(err, fs.ErrNotExist):
+			if encoded, err = makeSecretKey(file); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fmt.Errorf("read the secret key: %w", err)
+		}
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
+	if err != nil || len(key) != 32 {
+		return nil, fmt.Errorf("secret key in %s: want 32 bytes in base64", name)
+	}
+	return key, nil
+}
+
+// makeSecretKey writes a new random key. O_EXCL keeps two processes that start together from using different keys:
+// the loser reads what the winner wrote.
+func makeSecretKey(file string) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return "", fmt.Errorf("make the secret key's folder: %w", err)
+	}
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return "", fmt.Errorf("make a secret key: %w", err)
+	}
+	encoded := base64.StdEncoding.EncodeToString(key)
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".secret-*")
+	if err != nil {
+		return "", fmt.Errorf("make the secret key: %w", err)
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }()
+	if _, err := temporary.WriteString(encoded + "\n"); err != nil {
+		_ = temporary.Close()
+		return "", fmt.Errorf("write the secret key: %w", err)
+	}
+	if err := errors.Join(temporary.Sync(), temporary.Close()); err != nil {
+		return "", fmt.Errorf("write the secret key: %w", err)
+	}
+	if err := os.Link(temporary.Name(), file); err != nil {
+		raw, readErr := os.ReadFile(file)
+		if readErr != nil {
+			return "", fmt.Errorf("write the secret key: %w", err)
+		}
+		return string(raw), nil
+	}
+	return encoded, nil
+}

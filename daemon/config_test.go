@@ -1,0 +1,188 @@
+package daemon
+
+import (
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/configuration.md")
+
+// loaded reads a configuration whose secret key lives in a folder of the test.
+func loaded(t *testing.T, overrides map[string]string) (Config, error) {
+	t.Helper()
+	all := map[string]string{"secret_key_file": filepath.Join(t.TempDir(), "keys", "secret.key")}
+	for key, value := range overrides {
+		all[key] = value
+	}
+	return LoadConfig("", all)
+}
+
+func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
+	cfg, err := loaded(t, nil)
+	require.NoError(t, err)
+	require.Equal(t, "sqlite:.tandem/tandem.db", cfg.DatabaseURL)
+	require.Equal(t, "127.0.0.1:8080", cfg.HTTPAddr)
+	require.Equal(t, []uint16{80, 443}, cfg.AllowPorts)
+	require.Empty(t, cfg.AllowNetworks, "private networks are closed unless an operator opens them")
+	require.Equal(t, int64(10_000), cfg.Billing.OutboundPerMinuteMicros)
+	require.Equal(t, int64(5_000), cfg.Billing.InboundPerMinuteMicros)
+	require.Equal(t, 10*time.Second, cfg.NodeLease)
+	require.Len(t, cfg.SecretKey, 32)
+}
+
+// TestConfigEnvironment sets every key through its variable; it cannot run in parallel with the others.
+func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
+	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
+	values := map[string]string{
+		"database_url": "postgres://u@h/d", "http_addr": "0.0.0.0:1", "secret_key": key, "secret_key_file": "unused",
+		"allow_networks": "10.1.2.3/8, fd00::/8", "allow_ports": "any", "providers": "192.0.2.0/24", "outbound_price": "0.0125",
+		"inbound_price": "0", "billing_increment": "1", "max_grant": "600", "currency": "EUR", "sip_profile": "carriers",
+		"voice_engine": "other", "voice": "rms", "node_lease": "6s", "shutdown_timeout": "1m", "log_level": "debug", "log_format": "json",
+	}
+	for _, s := range settings {
+		require.Contains(t, values, s.key, "the test must set every key")
+		t.Setenv(environmentName(s.key), values[s.key])
+	}
+	cfg, err := LoadConfig("", nil)
+	require.NoError(t, err)
+	require.Equal(t, "postgres://u@h/d", cfg.DatabaseURL)
+	require.Equal(t, "0.0.0.0:1", cfg.HTTPAddr)
+	require.Equal(t, strings.Repeat("k", 32), string(cfg.SecretKey))
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, cfg.AllowNetworks)
+	require.Empty(t, cfg.AllowPorts)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, cfg.Providers)
+	require.Equal(t, int64(12_500), cfg.Billing.OutboundPerMinuteMicros)
+	require.Zero(t, cfg.Billing.InboundPerMinuteMicros)
+	require.Equal(t, 1, cfg.Billing.IncrementSeconds)
+	require.Equal(t, 600, cfg.Billing.MaxGrantSeconds)
+	require.Equal(t, "EUR", cfg.Currency)
+	require.Equal(t, "carriers", cfg.SIPProfile)
+	require.Equal(t, "other", cfg.VoiceEngine)
+	require.Equal(t, "rms", cfg.Voice)
+	require.Equal(t, 6*time.Second, cfg.NodeLease)
+	require.Equal(t, time.Minute, cfg.ShutdownTimeout)
+	require.Equal(t, "debug", cfg.LogLevel)
+	require.Equal(t, "json", cfg.LogFormat)
+}
+
+func TestConfigFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tandem.yaml")
+	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
+	require.NoError(t, os.WriteFile(file, []byte("secret_key: "+key+"\nhttp_addr: 127.0.0.1:9\n"), 0o600))
+	cfg, err := LoadConfig(file, nil)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:9", cfg.HTTPAddr)
+
+	require.NoError(t, os.WriteFile(file, []byte("htttp_addr: x\n"), 0o600))
+	_, err = LoadConfig(file, nil)
+	require.ErrorContains(t, err, `unknown key "htttp_addr"`)
+}
+
+func TestConfigRefusesAndNamesTheKey(t *testing.T) {
+	t.Parallel()
+	for key, value := range map[string]string{
+		"database_url": "", "http_addr": "8080", "secret_key": "c2hvcnQ=", "allow_networks": "10.0.0.1", "allow_ports": "80,0",
+		"providers": "carrier.example", "outbound_price": "0.0000001", "inbound_price": "-1", "billing_increment": "0",
+		"max_grant": "1", "currency": "", "sip_profile": "", "voice_engine": "", "voice": "", "node_lease": "1",
+		"shutdown_timeout": "0s", "log_level": "loud", "log_format": "xml",
+	} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			_, err := loaded(t, map[string]string{key: value})
+			require.Error(t, err)
+			if key != "secret_key" {
+				require.ErrorContains(t, err, key)
+			}
+			require.ErrorContains(t, err, environmentName(key))
+		})
+	}
+}
+
+func TestSecretKeyFileIsMadeOnceAndKept(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "deep", "secret.key")
+	first, err := secretKey("", file)
+	require.NoError(t, err)
+	second, err := secretKey("", file)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestSecretKeyFileUnderRace(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret.key")
+	keys := make(chan []byte, 8)
+	for range cap(keys) {
+		go func() {
+			key, err := secretKey("", file)
+			if err != nil {
+				key = nil
+			}
+			keys <- key
+		}()
+	}
+	first := <-keys
+	require.Len(t, first, 32)
+	for range cap(keys) - 1 {
+		require.Equal(t, first, <-keys)
+	}
+}
+
+func TestMoneyRoundTrip(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]int64{"0": 0, "12": 12_000_000, "12.5": 12_500_000, "0.000001": 1, "-3.25": -3_250_000, " 1.00 ": 1_000_000} {
+		got, err := ParseMoney(in)
+		require.NoError(t, err, in)
+		require.Equal(t, want, got, in)
+	}
+	for _, in := range []string{"", ".", ".5", "1,5", "1.0000000", "1e3", "--1", "+1", "1234567890123", "0x1", "1_000"} {
+		_, err := ParseMoney(in)
+		require.Error(t, err, in)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		micros := rapid.Int64Range(-999_999_999_999_999_999, 999_999_999_999_999_999).Draw(t, "micros")
+		back, err := ParseMoney(FormatMoney(micros))
+		require.NoError(t, err)
+		require.Equal(t, micros, back)
+	})
+}
+
+// TestConfigDocs holds docs/configuration.md to the settings; -update rewrites it.
+func TestConfigDocs(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("# Configuration\n\nEvery setting is a key of the configuration file (`tandem --config FILE`, YAML, TOML or JSON) and an environment\n" +
+		"variable; the variable wins. An unknown key or a value out of its bounds stops the start with a message that names it.\n\n" +
+		"| key | environment | default | meaning |\n|---|---|---|---|\n")
+	for _, s := range settings {
+		value := "–"
+		if s.value != "" {
+			value = "`" + s.value + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.key, environmentName(s.key), value, s.doc)
+	}
+	b.WriteString("\n`tandem dev` also reads `TANDEM_DEV_API_KEY`, which presets the API key. It keeps its data in `--data-dir` (`.tandem`), lets outgoing\n" +
+		"HTTP reach loopback on any port, and counts loopback as a number provider.\n")
+	file := filepath.Join("..", "docs", "configuration.md")
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644)) //nolint:gosec // documentation
+	}
+	written, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, b.String(), string(written), "run: go test ./daemon -run TestConfigDocs -update")
+}

@@ -1,0 +1,169 @@
+// Package daemon wires Tandem together: it reads the configuration, starts the parts in order, stops them in reverse,
+// and holds what the command line does.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"tandem/api"
+	"tandem/billing"
+	"tandem/calls"
+	"tandem/dialplan"
+	"tandem/egress"
+	"tandem/models"
+	"tandem/webhooks"
+)
+
+// openStore opens the database and migrates it.
+func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*models.Store, error) {
+	if path, ok := strings.CutPrefix(cfg.DatabaseURL, "sqlite:"); ok {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("make the database's folder: %w", err)
+		}
+	}
+	store, err := models.Open(ctx, models.Config{URL: cfg.DatabaseURL, Key: cfg.SecretKey, Logger: logger})
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if err := store.Migrate(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("migrate the database: %w", err), store.Close())
+	}
+	return store, nil
+}
+
+// controller is one running Tandem: the parts that Serve and Dev share.
+type controller struct {
+	cfg    Config
+	logger *slog.Logger
+	store  *models.Store
+	nodes  *nodeKeeper
+	parts  lifecycle
+	// failed receives the error of a part that ended by itself.
+	failed chan error
+}
+
+// startController starts everything on an open store and a bound listener. owner names this process in node leases;
+// mount adds handlers outside the API, each below its path prefix. On an error, what was started is stopped again; the store stays open.
+func startController(ctx context.Context, cfg Config, logger *slog.Logger, store *models.Store, listener net.Listener, owner string, mount map[string]http.Handler) (*controller, error) {
+	c := &controller{cfg: cfg, logger: logger, store: store, parts: lifecycle{logger: logger}, failed: make(chan error, 2)}
+	if err := c.start(ctx, listener, owner, mount); err != nil {
+		return nil, errors.Join(err, listener.Close(), c.stop())
+	}
+	return c, nil
+}
+
+func (c *controller) start(ctx context.Context, listener net.Listener, owner string, mount map[string]http.Handler) error {
+	// The parts outlive the signal that ends ctx: they are stopped in order, each with time to finish.
+	ctx = context.WithoutCancel(ctx)
+	client := egress.NewClient(egress.Config{
+		AllowedNetworks: c.cfg.AllowNetworks, AllowedPorts: c.cfg.AllowPorts, AllowAnyPort: len(c.cfg.AllowPorts) == 0,
+	})
+	prices := c.cfg.Billing
+	prices.Logger = c.logger.With("part", "billing")
+	rater, err := billing.New(prices)
+	if err != nil {
+		return fmt.Errorf("billing: %w", err)
+	}
+	worker, err := webhooks.NewWorker(webhooks.Config{Store: c.store, Client: client, Logger: c.logger.With("part", "webhooks")})
+	if err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	worker.Start(ctx)
+	c.parts.add("webhooks", func(ctx context.Context) error { worker.Stop(ctx); return nil })
+
+	syncer, err := dialplan.NewSyncer(dialplan.Config{
+		Store: c.store, Providers: c.cfg.Providers, Profile: c.cfg.SIPProfile, Logger: c.logger.With("part", "dialplan"),
+	})
+	if err != nil {
+		return fmt.Errorf("dialplan: %w", err)
+	}
+	syncer.Start(ctx)
+	c.parts.add("dialplan", func(context.Context) error { syncer.Stop(); return nil })
+
+	manager, err := calls.NewManager(calls.Config{
+		Store: c.store, Rater: rater, Client: client, Logger: c.logger.With("part", "calls"),
+		Providers: c.cfg.Providers, VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice,
+	})
+	if err != nil {
+		return fmt.Errorf("calls: %w", err)
+	}
+	if err := manager.Start(ctx); err != nil {
+		return fmt.Errorf("start the calls: %w", err)
+	}
+	c.parts.add("calls", manager.Stop)
+
+	c.nodes = newNodeKeeper(c.store, manager, syncer, owner, c.cfg.NodeLease, c.logger.With("part", "nodes"))
+	c.nodes.start(ctx)
+	c.parts.add("nodes", c.nodes.stop)
+
+	server, err := api.New(api.Config{
+		Store: c.store, Calls: manager, Dialplan: syncer, Logger: c.logger.With("part", "api"), Mount: mount,
+	})
+	if err != nil {
+		return fmt.Errorf("api: %w", err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := server.Serve(listener); err != nil {
+			c.failed <- fmt.Errorf("serve %s: %w", listener.Addr(), err)
+		}
+	}()
+	c.parts.add("api", func(ctx context.Context) error {
+		err := server.Shutdown(ctx)
+		<-served
+		return err
+	})
+	return nil
+}
+
+// wait returns when ctx ends or a part fails, then stops everything.
+func (c *controller) wait(ctx context.Context) error {
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-c.failed:
+	}
+	return errors.Join(failure, c.stop())
+}
+
+func (c *controller) stop() error { return c.parts.stop(c.cfg.ShutdownTimeout) }
+
+// Serve runs a controller until ctx ends.
+func Serve(ctx context.Context, cfg Config, logs io.Writer) error {
+	logger := newLogger(cfg, logs)
+	store, err := openStore(ctx, cfg, logger)
+	if err != nil {
+		return err
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", cfg.HTTPAddr)
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen on %s: %w", cfg.HTTPAddr, err), store.Close())
+	}
+	c, err := startController(ctx, cfg, logger, store, listener, processName(), nil)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	logger.Info("tandem serves", "http_addr", listener.Addr().String(), "database", store.Dialect())
+	return errors.Join(c.wait(ctx), store.Close())
+}
+
+// processName names this process in node leases: unique per start, so that a restart never passes for its predecessor.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d/%d", host, os.Getpid(), time.Now().UnixNano())
+}

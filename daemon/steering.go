@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"tandem/dialplan"
+	"tandem/esl"
+)
+
+// steering passes what a node says to the calls and the dialplan. A node that lacks a wall against hostile input
+// (DESIGN §4) is not steered: nothing is passed on, so no call is placed or taken on it.
+type steering struct {
+	node, name string
+	conn       *esl.Node
+	calls      esl.Handler
+	syncer     *dialplan.Syncer
+	logger     *slog.Logger
+
+	// safe is set while the node is up and has both walls.
+	safe atomic.Bool
+}
+
+var _ esl.Handler = (*steering)(nil)
+
+// HandleUp implements esl.Handler. The calls learn of it first: their channels wait.
+func (s *steering) HandleUp(snapshot esl.Snapshot) {
+	ctx, cancel := context.WithTimeout(context.Background(), doctorPatience)
+	defer cancel()
+	if err := checkWalls(ctx, s.conn); err != nil {
+		s.logger.Error("node is not steered: it would run commands out of customers' text; see `tandem doctor`", "node", s.name, "error", err)
+		return
+	}
+	s.safe.Store(true)
+	s.logger.Info("node is up", "node", s.name, "core_uuid", snapshot.CoreUUID, "channels", len(snapshot.Channels))
+	s.calls.HandleUp(snapshot)
+	s.syncer.HandleUp(s.node)
+}
+
+// HandleEvent implements esl.Handler.
+func (s *steering) HandleEvent(event *esl.Event) {
+	if !s.safe.Load() {
+		return
+	}
+	s.calls.HandleEvent(event)
+	s.syncer.HandleEvent(s.node, event)
+}
+
+// HandleDown implements esl.Handler.
+func (s *steering) HandleDown(reason error) {
+	if !s.safe.Swap(false) {
+		return
+	}
+	s.logger.Warn("node is down", "node", s.name, "error", reason)
+	s.calls.HandleDown(reason)
+}
