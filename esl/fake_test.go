@@ -29,12 +29,13 @@ type fakeSwitch struct {
 	core      func() string
 	channels  func() string
 
-	mu      sync.Mutex
-	conns   map[*fakeConn]struct{}
-	stopped bool
-	serving sync.WaitGroup
-	dials   int
-	eventCh chan *fakeConn // each connection that subscribed
+	mu       sync.Mutex
+	conns    map[*fakeConn]struct{}
+	stopped  bool
+	serving  sync.WaitGroup
+	listener net.Listener
+	dials    int
+	eventCh  chan *fakeConn // each connection that subscribed
 }
 
 // fakeConn is one connection as the switch sees it.
@@ -81,10 +82,8 @@ func (f *fakeSwitch) listen(t *testing.T) string {
 			f.serve(c)
 		}
 	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		f.close()
-	})
+	f.listener = ln
+	t.Cleanup(f.close)
 	return ln.Addr().String()
 }
 
@@ -113,6 +112,9 @@ func (f *fakeSwitch) serve(c net.Conn) {
 func (f *fakeSwitch) close() {
 	f.mu.Lock()
 	f.stopped = true
+	if f.listener != nil {
+		_ = f.listener.Close()
+	}
 	for c := range f.conns {
 		_ = c.Close()
 	}
@@ -215,7 +217,9 @@ func (c *fakeConn) send(raw string) {
 	_, _ = io.WriteString(c.Conn, raw)
 }
 
-func (c *fakeConn) reply(text string) { c.send("Content-Type: command/reply\nReply-Text: " + text + "\n\n") }
+func (c *fakeConn) reply(text string) {
+	c.send("Content-Type: command/reply\nReply-Text: " + text + "\n\n")
+}
 
 func (c *fakeConn) api(body string) {
 	c.send(fmt.Sprintf("Content-Type: api/response\nContent-Length: %d\n\n%s", len(body), body))

@@ -100,6 +100,24 @@ func (c *channel) appSet(data string) {
 	c.set(name, c.expand(value))
 }
 
+// appFlushDTMF is flush_dtmf_function: digits that wait are dropped without an event.
+func (c *channel) appFlushDTMF(string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dtmf = nil
+}
+
+// appExport is export_function: it sets a variable and lets the legs this channel dials have it too.
+func (c *channel) appExport(data string) {
+	name, _, _ := strings.Cut(data, "=")
+	c.appSet(data)
+	name = strings.TrimPrefix(name, "nolocal:")
+	if exported := c.variable("export_vars"); exported != "" {
+		name = exported + "," + name
+	}
+	c.set("export_vars", name)
+}
+
 func (c *channel) appUnset(data string) { c.set(strings.TrimSpace(data), "") }
 
 func (c *channel) appMultiset(data string) {

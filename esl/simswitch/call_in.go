@@ -110,8 +110,11 @@ func (s *Switch) CallIn(call IncomingCall) (string, error) {
 	c.profile = profile{username: call.From, dialplan: "XML", cidName: call.FromName, cidNumber: call.From, origName: call.FromName,
 		origNumber: call.From, networkAddr: call.SourceIP, ani: call.From, destination: call.To, source: "mod_sofia", context: "public"}
 	c.inboundVars(&call)
-	if token := s.plan.Load().token(addr); token != "" {
-		c.append("acl_token", token)
+	if owner := s.plan.Load().owner(addr); owner != nil {
+		c.append("acl_token", owner.token)
+		for _, v := range owner.vars {
+			c.set(v.name, v.value)
+		}
 	}
 	c.script = newScript(c)
 	if err := s.register(c); err != nil {

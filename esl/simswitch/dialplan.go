@@ -47,6 +47,7 @@ type planAction struct {
 type source struct {
 	prefix netip.Prefix
 	token  string
+	vars   []header
 }
 
 var dialplanSchema = schema{
@@ -60,9 +61,13 @@ var dialplanSchema = schema{
 
 var directorySchema = schema{
 	"":       {children: []string{"domain"}},
-	"domain": {children: []string{"user", "users"}, required: []string{"name"}},
+	"domain": {children: []string{"user", "users", "groups", "params", "variables"}, required: []string{"name"}},
+	"groups": {children: []string{"group"}},
+	"group":  {children: []string{"users"}, required: []string{"name"}},
 	"users":  {children: []string{"user"}},
-	"user":   {attrs: []string{"cidr"}, required: []string{"id"}},
+	"user":   {children: []string{"params", "variables"}, attrs: []string{"cidr"}, required: []string{"id"}},
+	"params": {children: []string{"param"}}, "param": {attrs: []string{"value"}, required: []string{"name"}},
+	"variables": {children: []string{"variable"}}, "variable": {attrs: []string{"value"}, required: []string{"name"}},
 }
 
 // loadConfiguration reads what Tandem wrote below confDir: the dialplan, the directory of source addresses and the gateways.
@@ -190,16 +195,19 @@ func checkField(field string) error {
 	return nil
 }
 
-// literalNumber is an expression that matches one string only: ^ text $ with nothing but an escaped plus or dots in it.
-var literalNumber = regexp.MustCompile(`^\^((?:\\?\+)?[0-9]+)\$$`)
+// literalNumber is an expression that matches one number only.
+var literalNumber = regexp.MustCompile(`^\^(\[\+\]|\\\+|)([0-9]+)\$$`)
 
 func (x *planContext) index() {
 	x.exact = map[string][]int{}
 	for i, ext := range x.extensions {
 		if first := ext.conditions[0]; first.field == "destination_number" && len(first.anti) == 0 &&
 			(first.breaks == "" || first.breaks == "on-false") {
-			if m := literalNumber.FindStringSubmatch(first.expression); m != nil && (m[1][0] != '+') {
-				number := strings.TrimPrefix(m[1], `\`)
+			if m := literalNumber.FindStringSubmatch(first.expression); m != nil {
+				number := m[2]
+				if m[1] != "" {
+					number = "+" + number
+				}
 				x.exact[number] = append(x.exact[number], i)
 				continue
 			}
@@ -244,15 +252,7 @@ func (p *plan) loadSources(confDir string) error {
 			if name != "tandem" {
 				return &ConfigError{file.name, domain.line, fmt.Sprintf("no address list reads domain %q", name)}
 			}
-			var users []*element
-			for _, child := range domain.children {
-				if child.name == "users" {
-					users = append(users, child.children...)
-				} else {
-					users = append(users, child)
-				}
-			}
-			for _, user := range users {
+			for _, user := range domain.descendants("user") {
 				if err := p.addSource(file.name, user, name); err != nil {
 					return err
 				}
@@ -263,6 +263,10 @@ func (p *plan) loadSources(confDir string) error {
 }
 
 func (p *plan) addSource(file string, user *element, domain string) error {
+	vars := []header{{"user_name", user.attrs["id"]}, {"domain_name", domain}}
+	for _, v := range user.descendants("variable") {
+		vars = append(vars, header{v.attrs["name"], v.attrs["value"]})
+	}
 	for cidr := range strings.SplitSeq(user.attrs["cidr"], ",") {
 		cidr = strings.TrimSpace(cidr)
 		if cidr == "" {
@@ -272,21 +276,23 @@ func (p *plan) addSource(file string, user *element, domain string) error {
 		if err != nil {
 			return &ConfigError{file, user.line, fmt.Sprintf("cidr %q: FreeSWITCH needs an address and a prefix length", cidr)}
 		}
-		p.sources = append(p.sources, source{prefix.Masked(), user.attrs["id"] + "@" + domain})
+		p.sources = append(p.sources, source{prefix.Masked(), user.attrs["id"] + "@" + domain, vars})
 	}
 	return nil
 }
 
-// token is who owns an address: the most specific prefix wins (switch_utils.c, switch_network_list_validate_ip_token).
-func (p *plan) token(addr netip.Addr) string {
-	best, token := -1, ""
+// owner is who owns an address, nil for nobody: the most specific prefix wins (switch_utils.c,
+// switch_network_list_validate_ip_token).
+func (p *plan) owner(addr netip.Addr) *source {
+	var best *source
 	addr = addr.Unmap()
-	for _, s := range p.sources {
-		if s.prefix.Bits() > best && s.prefix.Contains(addr) {
-			best, token = s.prefix.Bits(), s.token
+	for i := range p.sources {
+		s := &p.sources[i]
+		if s.prefix.Contains(addr) && (best == nil || s.prefix.Bits() > best.prefix.Bits()) {
+			best = s
 		}
 	}
-	return token
+	return best
 }
 
 // hunt is dialplan_hunt (mod_dialplan_xml.c): the applications that the channel's context has for it, or nil.

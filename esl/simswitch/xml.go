@@ -22,6 +22,18 @@ type element struct {
 	line     int
 }
 
+// descendants are all elements of a name below e.
+func (e *element) descendants(name string) []*element {
+	var found []*element
+	for _, child := range e.children {
+		if child.name == name {
+			found = append(found, child)
+		}
+		found = append(found, child.descendants(name)...)
+	}
+	return found
+}
+
 // ConfigError says which configuration file a real FreeSWITCH would not load, or would load as something else than meant,
 // or which construct of it the simulation does not know.
 type ConfigError struct {
