@@ -109,7 +109,7 @@ func StartCarrier(t testing.TB) *Carrier {
 	if err != nil {
 		t.Fatalf("lay out the carrier's configuration: %v", err)
 	}
-	run(t, "carrier", c.process)
+	run(t, "carrier", c.process, c.process.kill)
 	c.probe = open(t, c.ESLAddr, c.Password)
 	return c
 }
@@ -187,7 +187,7 @@ func (c *Carrier) LogText() string { return c.process.logText() }
 // Stop takes the carrier away, as a power cut would.
 func (c *Carrier) Stop() { c.process.kill() }
 
-// Restart brings the carrier back on the same addresses; registrations made before are forgotten by nobody's fault.
+// Restart brings the carrier back on the same addresses.
 func (c *Carrier) Restart(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,15 +39,41 @@ func TestCarrierOutcomes(t *testing.T) {
 func TestCarrierCallerTypes(t *testing.T) {
 	t.Parallel()
 	carrier := lab.StartCarrier(t)
-	watch, err := lab.DialESL(t.Context(), carrier.ESLAddr, carrier.Password)
+	node := lab.StartNode(t, lab.Options{Edit: parksEverybody})
+	watch := node.Probe(t)
+	require.NoError(t, watch.Subscribe(t.Context(), "CHANNEL_PARK", "DTMF"))
+	leg, err := carrier.Call(t.Context(), lab.Caller{From: "+15551111111", To: "+15550000003", NodeSIP: node.SIPAddr, App: lab.Types(500*time.Millisecond, "42#")})
 	require.NoError(t, err)
-	defer func() { _ = watch.Close() }()
-	require.NoError(t, watch.Subscribe(t.Context(), "DTMF"))
-	require.NoError(t, carrier.CallIn("+15551111111", "+15550000003", carrier.SIPAddr, lab.Types(500*time.Millisecond, "42#")))
+	parked, err := watch.Await(seconds(t, 10), "CHANNEL_PARK")
+	require.NoError(t, err)
+	require.Equal(t, "+15550000003", parked.Event("Caller-Destination-Number"))
+	require.Equal(t, "127.0.0.1", parked.Event("variable_sip_network_ip"))
+	require.NoError(t, watch.Execute(t.Context(), parked.Event("Unique-ID"), "answer", ""))
+	require.NoError(t, leg.Answered(seconds(t, 10)))
 	for _, digit := range []string{"4", "2", "#"} {
 		event, err := watch.Await(seconds(t, 20), "DTMF")
 		require.NoError(t, err)
 		require.Equal(t, digit, event.Event("DTMF-Digit"))
+	}
+	require.NoError(t, leg.HangUp(t.Context()))
+	outcome, err := leg.Ended(seconds(t, 10))
+	require.NoError(t, err)
+	require.Equal(t, lab.Outcome{Cause: "NORMAL_CLEARING", HungUpBy: "send_bye"}, outcome)
+}
+
+func TestCarrierCallsFromOtherAddresses(t *testing.T) {
+	t.Parallel()
+	carrier := lab.StartCarrier(t)
+	node := lab.StartNode(t, lab.Options{Edit: parksEverybody})
+	watch := node.Probe(t)
+	require.NoError(t, watch.Subscribe(t.Context(), "CHANNEL_PARK"))
+	for source, addr := range map[string]string{lab.SourceSecond: "127.0.0.2", lab.SourceThird: "127.0.0.3"} {
+		leg, err := carrier.Call(t.Context(), lab.Caller{From: "+15551111111", To: "+15550000004", NodeSIP: node.SIPAddr, Source: source})
+		require.NoError(t, err)
+		parked, err := watch.Await(seconds(t, 10), "CHANNEL_PARK")
+		require.NoError(t, err)
+		require.Equal(t, addr, parked.Event("variable_sip_network_ip"))
+		require.NoError(t, leg.HangUp(t.Context()))
 	}
 }
 

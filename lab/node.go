@@ -93,7 +93,7 @@ func StartNode(t testing.TB, options Options) *Node {
 			t.Fatalf("edit the configuration: %v", err)
 		}
 	}
-	run(t, "node", n.process)
+	run(t, "node", n.process, n.process.stop)
 	return n
 }
 
@@ -118,13 +118,13 @@ func (n *Node) Probe(t testing.TB) *Probe {
 	return open(t, n.ESLAddr, n.Password)
 }
 
-// run starts a switch for the length of a test.
-func run(t testing.TB, name string, p *process) {
+// run starts a switch for the length of a test, after which end takes it away.
+func run(t testing.TB, name string, p *process, end func()) {
 	t.Helper()
 	t.Cleanup(func() {
 		// Before the end, which fills the log with what every module says when it is unloaded.
 		log := p.logText()
-		p.stop()
+		end()
 		if t.Failed() {
 			t.Logf("log of the %s:\n%s", name, telling(log))
 		}

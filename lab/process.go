@@ -17,7 +17,7 @@ const (
 	// bootTime bounds how long a FreeSWITCH may take until its Event Socket answers; 2 s is usual on an idle machine.
 	bootTime = 60 * time.Second
 	// stopTime is how long a FreeSWITCH gets for an orderly end before it is killed.
-	stopTime = 3 * time.Second
+	stopTime = time.Second
 	// bootedMark stands in the banner that switch_core.c logs once every module is loaded.
 	bootedMark = "cluecon.com/"
 )
@@ -41,7 +41,7 @@ func (p *process) logFile() string { return filepath.Join(p.base, "log", "freesw
 
 // start runs the binary and waits until its Event Socket answers and the modules are loaded.
 func (p *process) start(ctx context.Context) error {
-	args := []string{"-nonat", "-nc", "-nf", "-conf", p.confDir()}
+	args := []string{"-nonat", "-nocal", "-nc", "-nf", "-conf", p.confDir()}
 	for flag, folder := range map[string]string{
 		"-log": "log", "-run": "run", "-db": "db", "-temp": "tmp", "-recordings": "recordings", "-sounds": "sounds",
 		"-storage": "storage", "-cache": "cache", "-certs": "certs", "-scripts": "scripts", "-htdocs": "htdocs", "-grammar": "grammar",
