@@ -10,7 +10,7 @@ import (
 )
 
 // The carrier calls itself: each outcome of its dialplan, as its caller sees it.
-func TestCarrierOutcomes(t *testing.T) {
+func TestFreeSWITCHCarrierOutcomes(t *testing.T) {
 	t.Parallel()
 	carrier := lab.StartCarrier(t)
 	for _, tc := range []struct {
@@ -36,7 +36,7 @@ func TestCarrierOutcomes(t *testing.T) {
 	}
 }
 
-func TestCarrierCallerTypes(t *testing.T) {
+func TestFreeSWITCHCarrierCallerTypes(t *testing.T) {
 	t.Parallel()
 	carrier := lab.StartCarrier(t)
 	node := lab.StartNode(t, lab.Options{Edit: parksEverybody})
@@ -61,7 +61,7 @@ func TestCarrierCallerTypes(t *testing.T) {
 	require.Equal(t, lab.Outcome{Cause: "NORMAL_CLEARING", HungUpBy: "send_bye"}, outcome)
 }
 
-func TestCarrierCallsFromOtherAddresses(t *testing.T) {
+func TestFreeSWITCHCarrierCallsFromOtherAddresses(t *testing.T) {
 	t.Parallel()
 	carrier := lab.StartCarrier(t)
 	node := lab.StartNode(t, lab.Options{Edit: parksEverybody})
@@ -77,7 +77,7 @@ func TestCarrierCallsFromOtherAddresses(t *testing.T) {
 	}
 }
 
-func TestCarrierRegistrar(t *testing.T) {
+func TestFreeSWITCHCarrierRegistrar(t *testing.T) {
 	t.Parallel()
 	carrier := lab.StartCarrier(t)
 	node := lab.StartNode(t, lab.Options{Edit: gateways(map[string]string{

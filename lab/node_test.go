@@ -31,7 +31,7 @@ func complaints(log string) (lines []string) {
 	return lines
 }
 
-func TestNodeBootsWithoutComplaint(t *testing.T) {
+func TestFreeSWITCHNodeBootsWithoutComplaint(t *testing.T) {
 	t.Parallel()
 	lab.Require(t)
 	began := time.Now()
@@ -52,7 +52,7 @@ func TestNodeBootsWithoutComplaint(t *testing.T) {
 	}
 }
 
-func TestNodeComesBackAfterAKill(t *testing.T) {
+func TestFreeSWITCHNodeComesBackAfterAKill(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{})
 	before, err := node.Probe(t).API(t.Context(), "global_getvar core_uuid")
@@ -67,7 +67,7 @@ func TestNodeComesBackAfterAKill(t *testing.T) {
 	require.NotEqual(t, before, after)
 }
 
-func TestEventSocketRefusesAWrongPassword(t *testing.T) {
+func TestFreeSWITCHEventSocketRefusesAWrongPassword(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{})
 	for _, wrong := range []string{"ClueCon", "", node.Password + "x"} {
@@ -77,7 +77,7 @@ func TestEventSocketRefusesAWrongPassword(t *testing.T) {
 }
 
 // Without a password mod_event_socket falls back to one that the whole world knows; the configuration must close the door instead.
-func TestEventSocketWithoutAPasswordAdmitsNobody(t *testing.T) {
+func TestFreeSWITCHEventSocketWithoutAPasswordAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]map[string]string{
 		"none":    nil,
@@ -95,7 +95,7 @@ func TestEventSocketWithoutAPasswordAdmitsNobody(t *testing.T) {
 	}
 }
 
-func TestEventSocketPasswordIsNoVariable(t *testing.T) {
+func TestFreeSWITCHEventSocketPasswordIsNoVariable(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{})
 	probe := node.Probe(t)
@@ -106,7 +106,7 @@ func TestEventSocketPasswordIsNoVariable(t *testing.T) {
 	require.Equal(t, "<>", value)
 }
 
-func TestPasswordFileHoldsThePassword(t *testing.T) {
+func TestFreeSWITCHPasswordFileHoldsThePassword(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{})
 	text, err := os.ReadFile(node.PasswordFile)

@@ -12,7 +12,7 @@ import (
 	"tandem/lab"
 )
 
-func TestFliteSpeaks(t *testing.T) {
+func TestFreeSWITCHSpeaks(t *testing.T) {
 	t.Parallel()
 	carrier := lab.StartCarrier(t)
 	node := lab.StartNode(t, lab.Options{})

@@ -11,7 +11,7 @@ import (
 )
 
 // Until Tandem has written who may call in, nobody may.
-func TestStrangersAreRefused(t *testing.T) {
+func TestFreeSWITCHStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{Edit: gateways(map[string]string{"acme": `<param name="proxy" value="127.0.0.1:9"/><param name="register" value="false"/>`})})
 	watch := node.Probe(t)
@@ -34,7 +34,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-func TestNothingButCallsIsHeard(t *testing.T) {
+func TestFreeSWITCHNothingButCallsIsHeard(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{Edit: parksEverybody})
 	watch := node.Probe(t)
@@ -75,7 +75,7 @@ func TestNothingButCallsIsHeard(t *testing.T) {
 }
 
 // A carrier's redirection ends the leg; it is not followed to wherever it points.
-func TestRedirectionIsNotFollowed(t *testing.T) {
+func TestFreeSWITCHRedirectionIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{})
 	redirector, asked := redirects(t, "sip:+15559999999@"+node.SIPAddr)

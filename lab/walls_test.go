@@ -40,7 +40,7 @@ func without(walls ...string) func(string) error {
 
 // Each wall alone against text that a customer might have written, run as an application's argument on a real call. The first row
 // shows that without walls the attack works, so that the others prove something.
-func TestWalls(t *testing.T) {
+func TestFreeSWITCHWalls(t *testing.T) {
 	t.Parallel()
 	carrier := lab.StartCarrier(t)
 	for name, tc := range map[string]struct {
@@ -118,7 +118,7 @@ func callOut(t *testing.T, node *lab.Node, carrier *lab.Carrier, to string) stri
 }
 
 // The shell commands do not exist at all: neither as an api command nor as an application.
-func TestNoShellCommands(t *testing.T) {
+func TestFreeSWITCHNoShellCommands(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{})
 	probe := node.Probe(t)
@@ -140,7 +140,7 @@ func TestNoShellCommands(t *testing.T) {
 }
 
 // A node can be asked whether its walls stand, as tandem doctor does.
-func TestWallsCanBeAskedFor(t *testing.T) {
+func TestFreeSWITCHWallsCanBeAskedFor(t *testing.T) {
 	t.Parallel()
 	node := lab.StartNode(t, lab.Options{})
 	probe := node.Probe(t)
