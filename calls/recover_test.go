@@ -1,0 +1,257 @@
+package calls
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/esl"
+	"tandem/models"
+	"tandem/models/modelstest"
+)
+
+// row is how a snapshot lists a channel.
+func row(channel, direction, app string) esl.Channel {
+	return esl.Channel{UUID: channel, Direction: direction, Application: app}
+}
+
+// hold makes the application's prompts last until the test ends them.
+func (s *scene) hold() {
+	s.answers("/answer", reply(`[{"action":"say","text":"on and on"},{"action":"dtmf","digits":"1"}]`))
+	s.sw.script("execute speak", func(command) error { return nil })
+}
+
+func TestReconnectGoesOnWithTheCall(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.hold()
+	s.create()
+	c := s.sw.await("execute speak")
+	s.sw.setDown(true)
+	s.sw.handler.HandleDown(errors.New("reset"))
+	s.sw.setDown(false)
+	// The prompt's completion was lost with the connection: the marker behind it tells.
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{row(c.channel, "outbound", "speak")}})
+	require.Equal(t, "sleep 1", s.sw.await("execute sleep").args)
+	s.sw.await("execute send_dtmf")
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{call.Status, call.Reason})
+}
+
+func TestReconnectFindsTheChannelGone(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		s.hold()
+		s.create()
+		c := s.sw.await("execute speak")
+		s.sw.handler.HandleDown(errors.New("reset"))
+		s.sw.mu.Lock()
+		s.sw.channels[c.channel].dead = true
+		s.sw.mu.Unlock()
+		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
+		call := s.end()
+		require.Equal(t, []any{StatusCompleted, ReasonNodeLost, SourcePlatform}, []any{call.Status, call.Reason, call.HangupSource})
+		require.Equal(t, 1, call.BilledSeconds, "until the node was lost, a second begun")
+	})
+}
+
+func TestRestartedNodeEndsEveryCall(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.hold()
+	s.create()
+	c := s.sw.await("execute speak")
+	s.sw.script("originate", func(command) error { return nil })
+	s.create()
+	s.sw.await("originate")
+	s.sw.handler.HandleDown(errors.New("gone"))
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "another", Restarted: true, Channels: []esl.Channel{row(c.channel, "outbound", "speak")}})
+	reasons := map[string]string{}
+	for range 2 {
+		call := s.end()
+		reasons[call.Status] = call.Reason
+	}
+	require.Equal(t, map[string]string{StatusCompleted: ReasonNodeLost, StatusFailed: ReasonNodeLost}, reasons)
+}
+
+func TestNodeThatStaysAwayLosesItsCalls(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t), func(c *Config) { c.NodeLostAfter = time.Millisecond })
+	s.hold()
+	s.create()
+	s.sw.await("execute speak")
+	s.sw.setDown(true)
+	s.sw.handler.HandleDown(errors.New("gone"))
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonNodeLost}, []any{call.Status, call.Reason})
+}
+
+func TestRemovedNodeLosesItsCalls(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.hold()
+	s.create()
+	s.sw.await("execute speak")
+	s.manager.RemoveNode(s.node.ID)
+	s.manager.RemoveNode(s.node.ID)
+	require.Equal(t, ReasonNodeLost, s.end().Reason)
+	_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
+	require.ErrorIs(t, err, ErrNoNode)
+}
+
+func TestCallsOfAnEarlierController(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		add := func(status string, present bool) *models.Call {
+			channel := s.sw.addChannel("outbound", nil)
+			if !present {
+				s.sw.channels[channel].dead = true
+			}
+			answered := time.Now().Add(-time.Minute)
+			call := &models.Call{
+				CustomerID: s.customer.ID, ApplicationID: s.app.ID, NodeID: &s.node.ID, Direction: DirectionOutbound, Status: status, ChannelID: channel,
+				From: "+15550100001", To: "+15550100002", PricePerMinuteMicros: outboundPrice, HoldMicros: 2 * outboundPrice, GrantedSeconds: 120,
+			}
+			if status == StatusInProgress {
+				call.AnsweredAt = &answered
+			}
+			require.NoError(t, store.InTx(t.Context(), func(tx *models.Store) error {
+				if err := tx.Hold(t.Context(), s.customer.ID, call.HoldMicros); err != nil {
+					return err
+				}
+				return tx.CreateCall(t.Context(), call)
+			}))
+			return call
+		}
+		gone := add(StatusInProgress, false)
+		dialing := add(StatusDialing, false)
+		alive := add(StatusInProgress, true)
+		// A channel of a call that has ended, one that is nobody's, and one that arrived while nobody listened.
+		ended := s.create()
+		s.answers("/answer", status(204))
+		s.end()
+		s.sw.mu.Lock()
+		s.sw.channels[ended.ChannelID].dead = false
+		s.sw.mu.Unlock()
+		foreign := s.sw.addChannel("outbound", nil)
+		parked := s.sw.addChannel("inbound", map[string]string{
+			"Caller-Caller-ID-Number": "+15559876543", "Caller-Destination-Number": s.did.NumberE164, "variable_sip_network_ip": s.source,
+		})
+		s.answers("/answer", reply(`[{"action":"answer"}]`))
+		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{
+			row(alive.ChannelID, "outbound", "speak"), row(ended.ChannelID, "outbound", "park"), row(foreign, "outbound", "bridge"), row(parked, "inbound", "park"),
+		}})
+		for range 2 { // with a session: the adopted one and the parked one
+			s.end()
+		}
+		require.NoError(t, s.manager.Stop(t.Context()))
+		for _, want := range []struct {
+			call           *models.Call
+			status, reason string
+			billed         int
+		}{
+			{gone, StatusCompleted, ReasonNodeLost, 61},
+			{dialing, StatusFailed, ReasonNodeLost, 0},
+			{alive, StatusCompleted, ReasonControllerRestarted, 7},
+		} {
+			call, err := store.CallByID(t.Context(), want.call.ID)
+			require.NoError(t, err)
+			s.checkEnded(call)
+			require.Equal(t, []any{want.status, want.reason}, []any{call.Status, call.Reason})
+			require.InDelta(t, want.billed, call.BilledSeconds, 1)
+		}
+		call, err := store.CallByChannel(t.Context(), parked)
+		require.NoError(t, err)
+		require.Equal(t, ReasonCompleted, call.Reason)
+		s.sw.mu.Lock()
+		defer s.sw.mu.Unlock()
+		require.True(t, s.sw.channels[ended.ChannelID].dead, "nobody pays for it")
+		require.False(t, s.sw.channels[foreign].dead, "not ours")
+	})
+}
+
+func TestStopHangsUpAndWaits(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.hold()
+	s.create()
+	s.sw.await("execute speak")
+	require.NoError(t, s.manager.Stop(t.Context()))
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonShutdown, SourcePlatform}, []any{call.Status, call.Reason, call.HangupSource})
+	require.NoError(t, s.manager.Stop(t.Context()))
+	require.ErrorIs(t, s.manager.Start(t.Context()), ErrStopping)
+	_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
+	require.ErrorIs(t, err, ErrNoNode)
+}
+
+func TestStopDrains(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t), func(c *Config) { c.Drain = time.Minute })
+	s.hold()
+	s.create()
+	c := s.sw.await("execute speak")
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.manager.Stop(t.Context()) }()
+	s.sw.complete(c)
+	require.NoError(t, <-stopped)
+	require.Equal(t, ReasonCompleted, s.end().Reason)
+}
+
+func TestFullMailboxEndsTheCall(t *testing.T) {
+	t.Parallel()
+	box := newMailbox("a")
+	event := func(name, channel string) *esl.Event {
+		ev, err := esl.ParseEvent(`{"Event-Name":"` + name + `","Unique-ID":"` + channel + `"}`)
+		require.NoError(t, err)
+		return ev
+	}
+	require.True(t, box.put(message{event: event(eventHangupComplete, "a")}))
+	require.True(t, box.put(message{event: event(eventHangupComplete, "leg")}))
+	for range mailboxLimit - 1 {
+		require.True(t, box.put(message{event: event(eventProgress, "a")}))
+	}
+	require.False(t, box.put(message{event: event(eventAnswer, "a")}), "full")
+	require.True(t, box.put(message{lost: true}))
+	require.True(t, box.put(message{ending: &intent{reason: "first"}}))
+	require.True(t, box.put(message{ending: &intent{reason: "second"}}))
+	<-box.ready
+	m, _, ok := box.take()
+	require.True(t, ok)
+	require.Equal(t, "first", m.ending.reason)
+	for range mailboxLimit {
+		m, overflowed, ok := box.take()
+		require.True(t, ok)
+		require.False(t, overflowed)
+		require.NotNil(t, m.event)
+	}
+	_, overflowed, ok := box.take()
+	require.True(t, ok)
+	require.True(t, overflowed)
+	m, _, _ = box.take()
+	require.Equal(t, eventHangupComplete, m.event.Name(), "the end is never lost, and comes last")
+	m, _, _ = box.take()
+	require.True(t, m.lost)
+	_, _, ok = box.take()
+	require.False(t, ok)
+}
+
+func TestFloodOfEventsNeverLosesTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	hold := make(chan struct{})
+	s.hold()
+	s.sw.script("execute speak", func(command) error { <-hold; return nil })
+	created := s.create()
+	s.sw.await("execute speak")
+	for range 10 * mailboxLimit {
+		s.sw.event("CHANNEL_PROGRESS", created.ChannelID)
+	}
+	close(hold)
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonInternalError}, []any{call.Status, call.Reason})
+}
