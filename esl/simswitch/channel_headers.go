@@ -62,7 +62,7 @@ func (c *channel) dataLocked(e *event) {
 		e.add("Channel-Write-Codec-Rate", "8000")
 		e.add("Channel-Write-Codec-Bit-Rate", "64000")
 	}
-	if c.profile.destination != "" {
+	if c.profile.destination != "" && (c.outbound || c.running != stateNew) {
 		c.profile.add(e, callerNames, c.direction(), c.uuid, c.name, &c.times)
 	}
 	if c.other != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -68,9 +69,15 @@ func readFrame(r *bufio.Reader) (frame, error) {
 func parseEvent(kind, body string) (map[string]string, error) {
 	switch kind {
 	case "text/event-json":
-		var e map[string]string
-		err := json.Unmarshal([]byte(body), &e)
-		return e, err
+		var values map[string]any
+		if err := json.Unmarshal([]byte(body), &values); err != nil {
+			return nil, err
+		}
+		e := make(map[string]string, len(values))
+		for name, value := range values {
+			e[name] = fmt.Sprint(value)
+		}
+		return e, nil
 	case "text/event-plain":
 		e := map[string]string{}
 		head, rest, _ := strings.Cut(body, "\n\n")

@@ -271,6 +271,9 @@ func (r *dialing) loseRace(winner *channel) {
 	for _, l := range r.legs {
 		if l.c != nil && l.c != winner && l.cause == causeNone {
 			l.c.hangup(causeLoseRace)
+			if r.caller != nil {
+				r.caller.set("last_bridge_hangup_cause", causeLoseRace.String())
+			}
 		}
 	}
 }
