@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -160,56 +162,55 @@ func (c *committer) commit(batch []*ticket) (again []*ticket) {
 		}
 		return nil
 	}
-	var ran []*ticket
-	for place := 0; place < batchLimit; place++ {
+	open := &openBatch{ctx: ctx, db: db, logger: c.core.logger, core: c.core}
+	for place := range batchLimit {
 		var t *ticket
 		if place < len(batch) {
 			t = batch[place]
 		} else if t = c.next(); t == nil {
 			break
 		}
-		verdict, err := c.turn(ctx, db, t)
+		verdict, err := open.turn(t)
+		rest := batch[min(place+1, len(batch)):]
 		switch verdict {
 		case turnKept:
-			ran = append(ran, t)
-		case turnUndone:
+			open.kept = append(open.kept, t)
 		case turnRetry:
 			again = append(again, t)
 		case turnBroken:
 			db.Rollback()
-			rest := append(ran, t)
-			if place+1 < len(batch) {
-				rest = append(rest, batch[place+1:]...)
-			}
-			return append(again, rerun(rest, err)...)
+			return append(again, rerun(slices.Concat(open.kept, []*ticket{t}, rest), err)...)
+		case turnUndone:
+		}
+		if open.closed {
+			return append(again, rest...)
 		}
 	}
-	if len(batch) > batchLimit {
-		again = append(again, batch[batchLimit:]...)
-	}
-	if len(ran) == 0 {
+	again = append(again, batch[min(batchLimit, len(batch)):]...)
+	if len(open.kept) == 0 {
 		db.Rollback()
 		return again
 	}
+	return append(again, c.end(db, open.kept)...)
+}
+
+// end commits, wakes the workers where a stream became due and answers.
+func (c *committer) end(db *gorm.DB, kept []*ticket) (again []*ticket) {
 	err := db.Commit().Error
 	if err != nil && retryable(err) {
-		return append(again, rerun(ran, err)...)
+		return rerun(kept, err)
 	}
 	if err != nil {
 		err = fmt.Errorf("commit transaction: %w", err)
 	}
-	due := false
-	for _, t := range ran {
-		due = due || t.due
-	}
 	// Wake before answering: whoever has its answer can rely on the worker having been told.
-	if err == nil && due {
+	if err == nil && slices.ContainsFunc(kept, func(t *ticket) bool { return t.due }) {
 		c.core.wakeWorkers()
 	}
-	for _, t := range ran {
+	for _, t := range kept {
 		t.answer(err)
 	}
-	return again
+	return nil
 }
 
 type verdict int
@@ -221,43 +222,73 @@ const (
 	turnBroken                // the transaction is lost: all of it runs again
 )
 
-const savepoint = "turn"
+// openBatch is a transaction while its turns run.
+type openBatch struct {
+	ctx    context.Context
+	db     *gorm.DB
+	core   *core
+	logger *slog.Logger
+	// kept are the turns that the commit will answer; guarded is whether a savepoint stands between them and the next.
+	kept    []*ticket
+	guarded bool
+	// closed is set when the transaction was rolled back with its only turn.
+	closed bool
+}
 
-// turn lends the transaction to one caller, under a savepoint.
-func (c *committer) turn(ctx context.Context, db *gorm.DB, t *ticket) (verdict, error) {
+// turn lends the transaction to one caller.
+func (b *openBatch) turn(t *ticket) (verdict, error) {
 	if err := t.ctx.Err(); err != nil && t.runs == 0 {
 		t.answer(err)
 		return turnUndone, nil
 	}
-	if err := db.Exec("SAVEPOINT " + savepoint).Error; err != nil {
-		return turnBroken, fmt.Errorf("set savepoint: %w", err)
+	if err := b.guard(); err != nil {
+		return turnBroken, err
 	}
 	t.runs++
-	state := &txState{db: db, batch: ctx}
+	state := &txState{db: b.db, batch: b.ctx}
 	// Nothing can be done about a function that does not return (it may be waiting for this very goroutine, having called
 	// the database instead of its tx), but it must be seen.
-	slow := time.AfterFunc(slowTurn, func() { c.core.logger.Error("transaction holds up all others", "seconds", slowTurn.Seconds()) })
-	t.turn <- &Store{core: c.core, tx: state}
+	slow := time.AfterFunc(slowTurn, func() { b.logger.Error("transaction holds up all others", "seconds", slowTurn.Seconds()) })
+	t.turn <- &Store{core: b.core, tx: state}
 	err := <-t.back
 	slow.Stop()
 	if err == nil {
 		t.due = state.due
-		if err := db.Exec("RELEASE SAVEPOINT " + savepoint).Error; err != nil {
-			return turnBroken, fmt.Errorf("release savepoint: %w", err)
-		}
 		return turnKept, nil
 	}
-	if undo := db.Exec("ROLLBACK TO SAVEPOINT " + savepoint).Error; undo != nil {
-		return turnBroken, fmt.Errorf("undo after %w: %w", err, undo)
-	}
-	if undo := db.Exec("RELEASE SAVEPOINT " + savepoint).Error; undo != nil {
-		return turnBroken, fmt.Errorf("undo after %w: %w", err, undo)
+	if len(b.kept) > 0 {
+		if undo := b.db.Exec("ROLLBACK TO SAVEPOINT turn").Error; undo != nil {
+			return turnBroken, fmt.Errorf("undo after %w: %w", err, undo)
+		}
+	} else {
+		b.closed = true
+		if undo := b.db.Rollback().Error; undo != nil && b.ctx.Err() == nil && t.runs < txAttempts {
+			// The connection broke under it, before anything was committed.
+			return turnRetry, nil
+		}
 	}
 	if retryable(err) && t.runs < txAttempts {
 		return turnRetry, nil
 	}
 	t.answer(err)
 	return turnUndone, nil
+}
+
+// guard protects what earlier turns wrote by a savepoint; the one before is released in the same round trip. The first turn
+// has nothing before it: where it fails, the transaction goes.
+func (b *openBatch) guard() error {
+	if len(b.kept) == 0 {
+		return nil
+	}
+	statement := "SAVEPOINT turn"
+	if b.guarded {
+		statement = "RELEASE SAVEPOINT turn; SAVEPOINT turn"
+	}
+	if err := b.db.Exec(statement).Error; err != nil {
+		return fmt.Errorf("set savepoint: %w", err)
+	}
+	b.guarded = true
+	return nil
 }
 
 // rerun sorts the tickets of a lost transaction: those that may run again, and those that have had their share.
