@@ -128,7 +128,6 @@ func classify(err error) (reason, detail string) {
 		dns         *net.DNSError
 		certificate *tls.CertificateVerificationError
 		authority   x509.UnknownAuthorityError
-		record      tls.RecordHeaderError
 		alert       tls.AlertError
 	)
 	switch {
@@ -141,7 +140,7 @@ func classify(err error) (reason, detail string) {
 		return reasonDNS, "the name server did not answer"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return reasonTimeout, ""
-	case errors.As(err, &certificate), errors.As(err, &authority), errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &certificate), errors.As(err, &authority), errors.As(err, &alert):
 		return reasonTLS, err.Error()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return reasonRefused, "connection refused"
