@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"time"
 
 	"tandem/models"
 )
@@ -169,8 +168,11 @@ func (r *Rater) Settle(ctx context.Context, tx *models.Store, call *models.Call,
 		if err := tx.UpdateCall(ctx, &settled, "billed_seconds", "cost_micros"); err != nil {
 			return err
 		}
-		now := tx.Now().Truncate(time.Microsecond)
-		settled.SettledAt = &now
+		stored, err := tx.CallByID(ctx, call.ID)
+		if err != nil {
+			return err
+		}
+		settled.SettledAt = stored.SettledAt
 		return nil
 	})
 	if err != nil {
@@ -182,6 +184,10 @@ func (r *Rater) Settle(ctx context.Context, tx *models.Store, call *models.Call,
 
 // cover returns how much of cost the call's hold and the customer's free balance pay.
 func (r *Rater) cover(ctx context.Context, tx *models.Store, call *models.Call, cost int64) (int64, error) {
+	// Holding nothing takes the row's lock: the free balance cannot change before it is charged.
+	if err := tx.Hold(ctx, call.CustomerID, 0); err != nil {
+		return 0, err
+	}
 	customer, err := tx.Customer(ctx, call.CustomerID)
 	if err != nil {
 		return 0, err

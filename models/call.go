@@ -113,6 +113,12 @@ func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt = row.CreatedAt
 		row.LastSequence, row.SettledAt = 0, nil
+		if row.Metadata == nil {
+			row.Metadata = map[string]string{}
+		}
+		if row.Variables == nil {
+			row.Variables = map[string]string{}
+		}
 		row.cutTimes()
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "create call from %q to %q", row.From, row.To)
