@@ -2,6 +2,7 @@ package esl
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,10 +199,13 @@ func checkOriginateRoundTrip(t testing.TB, value string) bool {
 	}
 	require.NotContains(t, args, "\n")
 	vars, address, app := modelOriginate(t, args)
-	require.Equal(t, []Var{
+	want := []Var{
 		{"origination_uuid", "chan-1"}, {"origination_caller_id_number", "+15550199"}, {"originate_timeout", "30"},
 		{"execute_on_answer", "sched_hangup +60 ALLOTTED_TIMEOUT"}, {"first", value}, {"second", "2"},
-	}, vars, "value %q came back changed from %q", value, args)
+	}
+	if !slices.Equal(want, vars) { // require.Equal alone takes most of the time
+		require.Equal(t, want, vars, "value %q came back changed from %q", value, args)
+	}
 	require.Equal(t, "sofia/gateway/gw/+15550100", address)
 	require.Equal(t, "&park()", app)
 	return true

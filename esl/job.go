@@ -113,11 +113,11 @@ func (js *jobs) observe(e *Event) {
 			return
 		}
 		reply := strings.TrimSpace(e.Body())
-		var err error
 		if strings.HasPrefix(reply, "-ERR") || strings.HasPrefix(reply, "-USAGE") {
-			err = &CommandError{Command: r.command, Reply: reply}
+			js.finish(id, "", &CommandError{Command: r.command, Reply: reply})
+			return
 		}
-		js.finish(id, reply, err)
+		js.finish(id, reply, nil)
 	case "CHANNEL_HANGUP", "CHANNEL_HANGUP_COMPLETE", "CHANNEL_DESTROY":
 		js.mu.Lock()
 		r := js.byChannel[e.channel]

@@ -50,6 +50,7 @@ func (n *Node) connect(ctx context.Context) (wasUp bool, err error) {
 	closed := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(closed)
+		n.setDown()
 		_ = events.Close()
 		_ = commands.Close()
 		s.commands.close(context.Cause(ctx))
@@ -60,8 +61,8 @@ func (n *Node) connect(ctx context.Context) (wasUp bool, err error) {
 
 	wasUp, err = s.live(&running)
 	fail(err)
-	n.setDown()
 	<-closed
+	n.setDown() // again: the session may have come up in the moment it ended
 	running.Wait()
 	cause := context.Cause(ctx)
 	s.dispatch.close(errors.Is(cause, ErrOverflow) || errors.Is(cause, ErrHandlerStuck))
