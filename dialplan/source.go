@@ -3,7 +3,7 @@ package dialplan
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/crc32"
 	"net/netip"
 	"slices"
 	"strings"
@@ -98,9 +98,7 @@ func covered(prefix netip.Prefix, by []source) bool {
 func renderSources(sources []source) ([]byte, error) {
 	groups := make([][]source, sourceGroups)
 	for _, s := range sources {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(s.id))
-		n := h.Sum32() % sourceGroups
+		n := crc32.ChecksumIEEE([]byte(s.id)) % sourceGroups
 		groups[n] = append(groups[n], s)
 	}
 	var d document

@@ -1,0 +1,9 @@
+package dialplan
+
+import (
+	"testing"
+
+	"tandem/models/modelstest"
+)
+
+func TestMain(m *testing.M) { modelstest.Main(m) }
