@@ -72,7 +72,9 @@ func Speak(engine, voice, text string) (App, error) {
 
 // speech makes a text harmless wherever FreeSWITCH takes one to be spoken.
 func speech(text string) (string, error) {
-	text = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ").Replace(text)
+	// A backslash says nothing either, but makes FreeSWITCH decode the whole argument where expansion is on
+	// (switch_utils.h, switch_string_has_escaped_data).
+	text = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ", `\`, " ").Replace(text)
 	text = strings.TrimLeft(text, " {")
 	text = strings.TrimRight(text, " ")
 	if text == "" {
@@ -81,13 +83,7 @@ func speech(text string) (string, error) {
 	if err := checkText("text", text, maxSpeechBytes); err != nil {
 		return "", err
 	}
-	// A backslash says nothing either, but makes FreeSWITCH decode the whole argument where expansion is on
-	// (switch_utils.h, switch_string_has_escaped_data).
-	text = strings.ReplaceAll(text, `\`, " ")
-	for hasExpansion(text) {
-		text = strings.ReplaceAll(text, "${", "$ {")
-	}
-	return text, nil
+	return strings.ReplaceAll(text, "${", "$ {"), nil
 }
 
 // Playback plays files of ours, one after the other.
