@@ -38,3 +38,8 @@ func parksEverybody(confDir string) error {
 func containsTag(xml, tag, value string) bool {
 	return strings.Contains(xml, "<"+tag+">"+value+"</"+tag+">")
 }
+
+// containsDigits reports whether text holds the digits of a number, however the rest of it is written.
+func containsDigits(text, number string) bool {
+	return strings.Contains(text, strings.TrimPrefix(number, "+"))
+}
