@@ -22,6 +22,7 @@ import (
 const (
 	localRequestID = "request_id"
 	localKey       = "key"
+	localCode      = "code"
 )
 
 const (

@@ -64,6 +64,9 @@ type Config struct {
 	Mount map[string]http.Handler
 }
 
+// writeTimeout is how long a client may take to accept an answer.
+const writeTimeout = 30 * time.Second
+
 // Server is the HTTP server of the API.
 type Server struct {
 	store    *models.Store
@@ -106,6 +109,7 @@ func New(cfg Config) (*Server, error) {
 		// Nothing here takes forms, and parsing them first would read them before the key is checked.
 		DisablePreParseMultipartForm: true,
 		ReadTimeout:                  cmp.Or(cfg.ReadTimeout, 30*time.Second),
+		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  cmp.Or(cfg.IdleTimeout, 120*time.Second),
 		ReadBufferSize:               16 << 10,
 		ErrorHandler:                 s.fail,
@@ -191,6 +195,9 @@ func (s *Server) around(c *fiber.Ctx) error {
 	if key, ok := c.Locals(localKey).(*models.APIKey); ok {
 		attrs = append(attrs, slog.String("customer_id", key.CustomerID), slog.String("key_id", key.ID))
 	}
+	if code, ok := c.Locals(localCode).(string); ok {
+		attrs = append(attrs, slog.String("code", code))
+	}
 	s.logger.LogAttrs(ctx, slog.LevelInfo, "request served", attrs...)
 	return nil
 }
@@ -217,6 +224,7 @@ func (s *Server) fail(c *fiber.Ctx, err error) error {
 	}
 	reply := asError(err)
 	status := reply.Status()
+	c.Locals(localCode, reply.Code)
 	if status >= http.StatusInternalServerError {
 		s.logger.Error("request failed", "request_id", requestID(c), "code", reply.Code, "error", err)
 	}

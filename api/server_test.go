@@ -86,6 +86,7 @@ func TestRequestID(t *testing.T) {
 		}
 		require.Equal(t, id, got.json()["error"].(object)["request_id"])
 		require.Contains(t, b.logs.String(), id)
+		require.Contains(t, b.logs.String(), `"code":"not_found"`)
 	}
 }
 
@@ -186,6 +187,8 @@ func TestOnTheWire(t *testing.T) {
 	raw(t, addr, "GET /v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Long: "+strings.Repeat("x", 32<<10)+"\r\n\r\n").refused(codeHeadersTooLarge, "")
 	raw(t, addr, "nonsense\r\n\r\n").refused(codeInvalidRequest, "")
 	raw(t, addr, "GET /v1/dids/by-number/%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "+b.key+"\r\n\r\n").refused(codeInvalidRequest, "number")
+	head := raw(t, addr, "HEAD /v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "+b.key+"\r\n\r\n").is(200)
+	require.Empty(t, head.body)
 	// A number in the path is not a query: its plus stays one.
 	raw(t, addr, "GET /v1/dids/by-number/+31201234567 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "+b.key+"\r\n\r\n").refused(codeNotFound, "")
 }
