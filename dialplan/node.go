@@ -146,11 +146,12 @@ func (n *node) tell(ctx context.Context, todo pending, report *Report) error {
 		if err := n.control.RescanProfile(ctx, n.profile); err != nil {
 			return fmt.Errorf("scan profile %q for gateways: %w", n.profile, err)
 		}
+		n.missing = nil
 	}
 	if err := n.folder.clearPending(); err != nil {
 		return err
 	}
-	n.fresh, n.missing, report.Pending = false, nil, false
+	n.fresh, report.Pending = false, false
 	return nil
 }
 
