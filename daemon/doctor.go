@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -54,7 +53,7 @@ func (o *Operator) Doctor(ctx context.Context) ([]Check, error) {
 func examine(ctx context.Context, row *models.Node) []Check {
 	subject := "node " + row.Name
 	conn, err := esl.NewNode(esl.Config{
-		Name: row.Name, Addr: row.ESLAddr, Password: string(row.Password), Handler: deaf{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Name: row.Name, Addr: row.ESLAddr, Password: string(row.Password), Handler: deaf{}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return []Check{{Subject: subject, Finding: err.Error(), Fix: "tandem nodes remove, then add it again"}}
@@ -123,6 +122,11 @@ func checkWalls(ctx context.Context, node commander) error {
 // deaf hears a node without doing anything.
 type deaf struct{}
 
-func (deaf) HandleUp(esl.Snapshot)   {}
-func (deaf) HandleEvent(*esl.Event)  {}
-func (deaf) HandleDown(reason error) { _ = reason }
+// HandleUp implements esl.Handler.
+func (deaf) HandleUp(esl.Snapshot) {}
+
+// HandleEvent implements esl.Handler.
+func (deaf) HandleEvent(*esl.Event) {}
+
+// HandleDown implements esl.Handler.
+func (deaf) HandleDown(error) {}
