@@ -36,6 +36,9 @@ func (c *channel) play(file string, in input) outcome {
 }
 
 func (c *channel) playOne(file string, in input) outcome {
+	if text, ok := strings.CutPrefix(file, "say:"); ok {
+		return c.speak(c.variable("tts_engine"), c.variable("tts_voice"), text, in)
+	}
 	if strings.HasPrefix(file, "{") {
 		_, rest, err := brackets(file, '{', '}', ',')
 		if err != nil {
@@ -94,26 +97,31 @@ func (c *channel) appSpeak(data string) {
 		c.hangup(causeOutOfOrder)
 		return
 	}
+	c.speak(engine, voice, text, c.terminators())
+}
+
+// speak is switch_ivr_speak_text, for speak and for a file named say:text. Only flite and its voices are simulated.
+func (c *channel) speak(engine, voice, text string, in input) outcome {
 	if text = strings.TrimLeft(text, " "); strings.HasPrefix(text, "{") {
 		_, rest, err := brackets(text, '{', '}', ',')
 		if err != nil {
 			c.sw.log.Error("speak parameters are not closed", "channel", c.uuid)
-			return
+			return missing
 		}
 		text = rest
 	}
 	if !strings.EqualFold(engine, "flite") {
 		c.sw.log.Error("speech engine is not simulated", "engine", engine, "channel", c.uuid)
-		return
+		return missing
 	}
 	switch voice {
 	case "slt", "rms", "awb", "kal":
 	default:
 		c.sw.log.Error("flite has no such voice", "voice", voice, "channel", c.uuid)
-		return
+		return missing
 	}
 	length := max(300*time.Millisecond, time.Duration(len([]rune(text)))*speechPerCharacter)
-	c.wait(length, c.terminators())
+	return c.wait(length, in)
 }
 
 // gather is the arguments of play_and_get_digits.
