@@ -75,9 +75,21 @@ func status(code int) func(http.ResponseWriter, asked) {
 	return func(w http.ResponseWriter, _ asked) { w.WriteHeader(code) }
 }
 
+// newScene is a scene on a scripted switch.
 func newScene(t *testing.T, store *models.Store, edit ...func(*Config)) *scene {
 	t.Helper()
-	s := &scene{t: t, store: store, sw: newFakeSwitch(t), ended: make(chan models.Call, 1024), replies: map[string][]func(http.ResponseWriter, asked){}, askedc: make(chan asked, 1024)}
+	s := newStage(t, store)
+	s.start(edit...)
+	return s
+}
+
+// newStage is a scene whose manager is yet to be started.
+func newStage(t *testing.T, store *models.Store) *scene {
+	t.Helper()
+	s := &scene{
+		t: t, store: store, sw: newFakeSwitch(t), ended: make(chan models.Call, 4096), replies: map[string][]func(http.ResponseWriter, asked){},
+		askedc: make(chan asked, 4096),
+	}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.server.Close)
 	ctx := t.Context()
@@ -92,18 +104,25 @@ func newScene(t *testing.T, store *models.Store, edit ...func(*Config)) *scene {
 	s.source = inbound.InboundIP
 	s.node = models.Node{Name: "node", ESLAddr: "127.0.0.1:8021", Password: "secret", ConfDir: t.TempDir(), IsActive: true}
 	require.NoError(t, store.CreateNode(ctx, &s.node))
-	s.start(edit...)
 	return s
 }
 
-// start starts a manager on the scene's store; a scene may have several, one after the other.
+// start starts a manager on the scripted switch.
 func (s *scene) start(edit ...func(*Config)) {
+	s.t.Helper()
+	s.newManager(append([]func(*Config){func(c *Config) { c.HangupGrace = 50 * time.Millisecond }}, edit...)...)
+	s.sw.handler = s.manager.AddNode(s.node, s.sw)
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
+}
+
+// newManager gives the scene a manager, which is stopped at the end of the test.
+func (s *scene) newManager(edit ...func(*Config)) {
 	s.t.Helper()
 	rater, err := billing.New(billing.Config{OutboundPerMinuteMicros: outboundPrice, InboundPerMinuteMicros: inboundPrice})
 	require.NoError(s.t, err)
-	client := &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	cfg := Config{
-		Store: s.store, Rater: rater, Client: client, RingAfter: time.Hour, HangupGrace: 50 * time.Millisecond,
+		Store: s.store, Rater: rater, Client: client, RingAfter: time.Hour,
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		OnEnd:  func(call models.Call) { s.ended <- call },
 	}
@@ -114,14 +133,12 @@ func (s *scene) start(edit ...func(*Config)) {
 	require.NoError(s.t, err)
 	require.NoError(s.t, m.Start(s.t.Context()))
 	s.manager = m
-	s.sw.handler = m.AddNode(s.node, s.sw)
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = m.Stop(ctx)
 		client.CloseIdleConnections()
 	})
-	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
 }
 
 func (s *scene) serve(w http.ResponseWriter, r *http.Request) {
