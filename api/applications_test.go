@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +42,7 @@ func TestApplicationLifecycle(t *testing.T) {
 		require.Equal(b.t, "https://example.com/answer", changed.str("answer_url"))
 		require.Equal(b.t, "Night desk", b.get("/v1/applications/"+id).is(200).str("name"))
 
-		stored, err := b.store.Application(context.Background(), b.customer.ID, id)
+		stored, err := b.store.Application(b.t.Context(), b.customer.ID, id)
 		require.NoError(b.t, err)
 		require.Equal(b.t, "s3cret", string(stored.WebhookSecret))
 
@@ -122,7 +121,7 @@ func TestApplicationKeys(t *testing.T) {
 func TestRotateSecret(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(b *bench) {
-		ctx := context.Background()
+		ctx := b.t.Context()
 		app := b.post("/v1/applications", object{"name": "a", "answer_url": "https://a.example/", "webhook_secret": "first"}).is(201).str("id")
 		path := "/v1/applications/" + app + "/rotate-secret"
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 	"unicode/utf8"
 
@@ -114,7 +113,7 @@ func FuzzFields(f *testing.F) {
 			kept := check(c)
 			if err := c.failed(); err != nil {
 				var refused *Error
-				require.True(t, errors.As(err, &refused))
+				require.ErrorAs(t, err, &refused)
 				require.Equal(t, "f", refused.Field)
 				require.Empty(t, kept, name)
 				continue

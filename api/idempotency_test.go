@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -71,7 +70,7 @@ func TestIdempotencyKeyRules(t *testing.T) {
 		require.NotEqual(b.t, first.str("id"), other.str("id"))
 
 		// What is too old is forgotten.
-		_, err := b.store.PruneIdempotent(context.Background(), b.store.Now().Add(time.Minute))
+		_, err := b.store.PruneIdempotent(b.t.Context(), b.store.Now().Add(time.Minute))
 		require.NoError(b.t, err)
 		require.NotEqual(b.t, first.str("id"), b.postOnce("k", "/v1/applications", body).is(201).str("id"))
 	})
@@ -128,7 +127,7 @@ func TestIdempotentTwins(t *testing.T) {
 func TestStoredAnswersAreSealed(t *testing.T) {
 	t.Parallel()
 	location := modelstest.SQLiteURL(t)
-	store, err := models.Open(context.Background(), models.Config{URL: location, Key: modelstest.Key})
+	store, err := models.Open(t.Context(), models.Config{URL: location, Key: modelstest.Key})
 	require.NoError(t, err)
 	b := newBench(t, store, Config{})
 

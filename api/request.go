@@ -121,23 +121,20 @@ func (r *request) read(c *fiber.Ctx, route route) error {
 
 func (r *request) readQuery(c *fiber.Ctx, route route) error {
 	r.query = map[string]string{}
-	var failure error
-	c.Context().QueryArgs().VisitAll(func(key, value []byte) {
+	for key, value := range c.Context().QueryArgs().All() {
 		name := string(key)
 		_, twice := r.query[name]
 		switch {
-		case failure != nil:
 		case !route.takes(name):
-			failure = invalid(clip(name), "%s is not a query parameter of this endpoint", clip(name))
+			return invalid(clip(name), "%s is not a query parameter of this endpoint", clip(name))
 		case twice:
-			failure = invalid(name, "%s is given twice", name)
+			return invalid(name, "%s is given twice", name)
 		case !utf8.Valid(value):
-			failure = invalid(name, "%s is not valid UTF-8", name)
-		default:
-			r.query[name] = string(value)
+			return invalid(name, "%s is not valid UTF-8", name)
 		}
-	})
-	return failure
+		r.query[name] = string(value)
+	}
+	return nil
 }
 
 // readBody returns the raw body once its kind is known to be right. fiber's Body is avoided: it unpacks compressed bodies

@@ -20,7 +20,7 @@ import (
 // absent, and no other field may be given.
 func schemaOf(t reflect.Type) (*openapi3.Schema, error) {
 	request := isRequest(t)
-	customize := func(name string, fieldType reflect.Type, tag reflect.StructTag, schema *openapi3.Schema) error {
+	customize := func(_ string, fieldType reflect.Type, tag reflect.StructTag, schema *openapi3.Schema) error {
 		if fieldType.Kind() == reflect.Struct {
 			schema.Required = required(fieldType, request)
 			if request {

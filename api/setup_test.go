@@ -70,7 +70,7 @@ func newBench(t *testing.T, store *models.Store, cfg Config) *bench {
 
 func (b *bench) newKey(customer *models.Customer) string {
 	b.t.Helper()
-	secret, err := b.store.CreateAPIKey(context.Background(), &models.APIKey{CustomerID: customer.ID, Name: "test"}, "")
+	secret, err := b.store.CreateAPIKey(b.t.Context(), &models.APIKey{CustomerID: customer.ID, Name: "test"}, "")
 	require.NoError(b.t, err)
 	return secret
 }
@@ -82,7 +82,7 @@ func strictDocument(t *testing.T, encoded []byte) *openapi3.T {
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(encoded)
 	require.NoError(t, err)
-	require.NoError(t, doc.Validate(context.Background()))
+	require.NoError(t, doc.Validate(t.Context()))
 	require.True(t, doc.IsOpenAPI31OrLater())
 	for _, ref := range doc.Components.Schemas {
 		if len(ref.Value.Properties) > 0 {
@@ -204,13 +204,13 @@ func (b *bench) validate(request *http.Request, raw []byte, got response, lenien
 	if input == nil {
 		// No such operation: nothing but a refusal may come, and in the contract's shape.
 		require.GreaterOrEqual(b.t, got.status, 400)
-		require.NoError(b.t, b.doc.Components.Schemas["Error"].Value.VisitJSON(map[string]any(got.json()), openapi3.EnableJSONSchema2020()))
+		require.NoError(b.t, b.doc.Components.Schemas["Error"].Value.VisitJSON(got.json(), openapi3.EnableJSONSchema2020()))
 		return
 	}
 	if got.status < 300 && !lenient {
-		require.NoError(b.t, openapi3filter.ValidateRequest(context.Background(), input), "the document refuses a request that succeeded: %s", raw)
+		require.NoError(b.t, openapi3filter.ValidateRequest(b.t.Context(), input), "the document refuses a request that succeeded: %s", raw)
 	}
-	err := openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+	err := openapi3filter.ValidateResponse(b.t.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: got.status, Header: got.header,
 		Body:    io.NopCloser(bytes.NewReader(got.body)),
 		Options: &openapi3filter.Options{IncludeResponseStatus: true},
@@ -234,7 +234,7 @@ func (b *bench) documented(request *http.Request, raw []byte) *openapi3filter.Re
 		for i, name := range names {
 			params[name[1]] = values[i+1]
 		}
-		copied := request.Clone(context.Background())
+		copied := request.Clone(b.t.Context())
 		copied.Body = io.NopCloser(bytes.NewReader(raw))
 		copied.ContentLength = int64(len(raw))
 		return &openapi3filter.RequestValidationInput{

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -17,7 +16,7 @@ import (
 // sample returns a path and a body with which a route of the table succeeds, made of fresh objects of the customer.
 func (b *bench) sample(route route, owner *models.Customer) (string, any) {
 	b.t.Helper()
-	ctx := context.Background()
+	ctx := b.t.Context()
 	app := modelstest.Application(b.t, b.store, owner)
 	path, id := route.path, ""
 	switch {
@@ -86,7 +85,7 @@ func (b *bench) snapshot() string {
 			for _, key := range keys.Data {
 				all = append(all, fmt.Sprint(key["id"], key["revoked_at"], key["name"]))
 			}
-			app, err := b.store.Application(context.Background(), b.customer.ID, id)
+			app, err := b.store.Application(b.t.Context(), b.customer.ID, id)
 			require.NoError(b.t, err)
 			all = append(all, string(app.WebhookSecret))
 		}
@@ -143,7 +142,7 @@ func TestNoRouteServesAStranger(t *testing.T) {
 // discard deletes the applications that the walk made for the stranger, so that the next list is empty again.
 func (b *bench) discard(stranger *models.Customer, key string) {
 	b.t.Helper()
-	apps, _, err := b.store.ListApplications(context.Background(), stranger.ID, models.Page{})
+	apps, _, err := b.store.ListApplications(b.t.Context(), stranger.ID, models.Page{})
 	require.NoError(b.t, err)
 	for _, app := range apps {
 		b.do(exchange{method: http.MethodDelete, path: "/v1/applications/" + app.ID, key: &key}).is(204)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -26,7 +25,7 @@ func TestTrunkLifecycle(t *testing.T) {
 		require.Equal(b.t, 1, b.dialplan.count())
 		path := "/v1/trunks/" + made.str("id")
 
-		stored, err := b.store.Trunk(context.Background(), b.customer.ID, made.str("id"))
+		stored, err := b.store.Trunk(b.t.Context(), b.customer.ID, made.str("id"))
 		require.NoError(b.t, err)
 		require.Equal(b.t, "canary-password", string(stored.Password))
 		require.Equal(b.t, "from.example", stored.FromDomain)
@@ -43,7 +42,7 @@ func TestTrunkLifecycle(t *testing.T) {
 		require.Equal(b.t, "carrier-b", changed.str("gateway_name"))
 		require.Equal(b.t, "Carrier", changed.str("name"))
 		require.Equal(b.t, 2, b.dialplan.count())
-		stored, err = b.store.Trunk(context.Background(), b.customer.ID, made.str("id"))
+		stored, err = b.store.Trunk(b.t.Context(), b.customer.ID, made.str("id"))
 		require.NoError(b.t, err)
 		require.Empty(b.t, string(stored.Password))
 
@@ -58,7 +57,7 @@ func TestTrunkLifecycle(t *testing.T) {
 
 func (b *bench) reportGateway(trunkID, state string) {
 	b.t.Helper()
-	ctx := context.Background()
+	ctx := b.t.Context()
 	node := &models.Node{Name: "n", ESLAddr: "127.0.0.1:1", IsActive: true}
 	require.NoError(b.t, b.store.CreateNode(ctx, node))
 	require.NoError(b.t, b.store.SaveGatewayStatus(ctx, []models.GatewayStatus{{NodeID: node.ID, TrunkID: trunkID, State: state, Status: "UP"}}))
