@@ -28,6 +28,21 @@ type folder struct{ root string }
 
 func (f folder) path(name string) string { return filepath.Join(f.root, filepath.FromSlash(name)) }
 
+// check makes sure that the directory is there. Were it made here, a path that is wrong or not mounted would look right.
+func (f folder) check() error {
+	if !filepath.IsAbs(f.root) {
+		return fmt.Errorf("configuration directory %q is not an absolute path", f.root)
+	}
+	info, err := os.Stat(f.root)
+	if err != nil {
+		return fmt.Errorf("configuration directory: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("configuration directory %q is no directory", f.root)
+	}
+	return nil
+}
+
 // difference is what must change in a folder, each list sorted.
 type difference struct {
 	written []string // new or changed

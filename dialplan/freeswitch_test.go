@@ -180,6 +180,27 @@ func TestFreeSWITCHLetsInOnlyWhoIsInvited(t *testing.T) {
 		require.Equal(t, "park", e.Variable("current_application"))
 	}
 
+	// What a call costs: a transfer and one application, or the refusal only.
+	probe := l.node.Probe(t)
+	require.NoError(t, probe.Subscribe(within(t), "CHANNEL_EXECUTE", "CHANNEL_HANGUP"))
+	applications := func() (names []string) {
+		for {
+			frame, err := probe.Next(within(t))
+			require.NoError(t, err)
+			if frame.Event("Event-Name") == "CHANNEL_HANGUP" {
+				return names
+			}
+			names = append(names, frame.Event("Application"))
+		}
+	}
+	l.parked(t, ofA, "+15550001567")
+	require.Equal(t, []string{"transfer", "park"}, applications())
+	require.Equal(t, 603, l.calls(t, ofA, "+15550002567"))
+	require.Equal(t, []string{"transfer", "respond"}, applications())
+	require.Equal(t, 403, l.calls(t, stranger, "+15550002567"))
+	require.Equal(t, []string{"respond"}, applications())
+	require.NoError(t, probe.Close())
+
 	// Routed by the switch alone.
 	require.Equal(t, 603, l.calls(t, ofA, "+15550002567"))
 	require.Equal(t, 404, l.calls(t, ofA, "+15550003567"), "what the SIP destination answered")
@@ -187,7 +208,6 @@ func TestFreeSWITCHLetsInOnlyWhoIsInvited(t *testing.T) {
 	require.Equal(t, 603, l.calls(t, provider, "15550002567"))
 
 	// Refused.
-	before := l.syncer.Refused()
 	require.Equal(t, 480, l.calls(t, ofA, "+15550004567"))
 	for _, called := range []string{"+15550006567", "+15550009567", "+15550009111", "1000", "x"} {
 		require.Equal(t, 404, l.calls(t, ofA, called), called)
@@ -212,7 +232,7 @@ func TestFreeSWITCHLetsInOnlyWhoIsInvited(t *testing.T) {
 	l.parked(t, ofA, "+15550001567")
 	require.Empty(t, l.parks)
 	want := map[Refusal]uint64{
-		RefusedSuspended: before[RefusedSuspended] + 1, RefusedUnknown: before[RefusedUnknown] + 5, RefusedUninvited: before[RefusedUninvited] + uint64(len(strangers)) + 1,
+		RefusedSuspended: 1, RefusedUnknown: 5, RefusedUninvited: uint64(len(strangers)) + 2,
 	}
 	for !isEqual(want, l.syncer.Refused()) {
 		receive(t, l.ended)

@@ -80,6 +80,9 @@ func (n *node) sync(ctx context.Context, rendering *Rendering) (Report, error) {
 
 // write changes the files, and returns what the switch has to be told and whether there is anything.
 func (n *node) write(rendering *Rendering, report *Report) (pending, bool, error) {
+	if err := n.folder.check(); err != nil {
+		return pending{}, false, err
+	}
 	todo, due, err := n.folder.readPending()
 	if err != nil {
 		return pending{}, false, err
@@ -96,10 +99,14 @@ func (n *node) write(rendering *Rendering, report *Report) (pending, bool, error
 		return pending{}, false, err
 	}
 	now := pending{ACL: d.touches(directoryFolder)}
-	for _, path := range append(slices.Clone(d.written), d.removed...) {
+	for _, path := range d.written {
 		if name := gatewayOf(path); name != "" {
-			now.Scan = true
-			// A gateway whose file is new may still be loaded: its file was lost, or its trunk deleted and made again.
+			// One whose file is new may be loaded all the same: its file was lost, or its trunk deleted and made again.
+			now.Kill, now.Scan = append(now.Kill, name), true
+		}
+	}
+	for _, path := range d.removed {
+		if name := gatewayOf(path); name != "" {
 			now.Kill = append(now.Kill, name)
 		}
 	}

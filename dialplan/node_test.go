@@ -64,7 +64,7 @@ func TestSyncTellsTheSwitchWhatChanged(t *testing.T) {
 	report = sync()
 	require.Equal(t, []string{gatewayPath("two")}, report.Removed)
 	require.Equal(t, []string{"two"}, report.Killed)
-	require.Equal(t, []string{"reloadxml", "killgw two", "rescan"}, control.heard())
+	require.Equal(t, []string{"reloadxml", "killgw two"}, control.heard())
 
 	store.trunks = append(store.trunks, inbound("trunk_3", "cust_a", "203.0.113.1", ""))
 	report = sync()
@@ -74,7 +74,7 @@ func TestSyncTellsTheSwitchWhatChanged(t *testing.T) {
 	store.trunks, store.dids = nil, nil
 	report = sync()
 	require.Equal(t, []string{shardPath("567"), gatewayPath("one")}, report.Removed)
-	require.Equal(t, []string{"reloadacl", "killgw one", "rescan"}, control.heard())
+	require.Equal(t, []string{"reloadacl", "killgw one"}, control.heard())
 }
 
 func TestRenderThatFailsTouchesNothing(t *testing.T) {
@@ -169,6 +169,14 @@ func TestFolderThatCannotBeWritten(t *testing.T) {
 	_, err := s.Sync(t.Context(), "node_1")
 	require.Error(t, err)
 	require.Empty(t, control.heard())
+
+	for _, dir := range []string{"", "conf", filepath.Join(node.ConfDir, "not", "mounted"), filepath.Join(node.ConfDir, "tandem")} {
+		s.AddNode(models.Node{ID: "node_1", ConfDir: dir}, control)
+		_, err := s.Sync(t.Context(), "node_1")
+		require.ErrorContains(t, err, "configuration directory", dir)
+		require.Empty(t, control.heard())
+	}
+	require.Equal(t, []string{"tandem"}, list(t, node.ConfDir))
 }
 
 func TestRemovedNodeIsLeftAlone(t *testing.T) {
