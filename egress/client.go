@@ -25,7 +25,7 @@ const (
 	// maxResponseHeader bounds the header of an answer; its body is for the caller to bound.
 	maxResponseHeader = 64 << 10
 	idleTimeout       = 60 * time.Second
-	idlePerHost       = 16
+	idlePerHost       = 64 // many customers may share a host
 )
 
 // Config says where requests may go.

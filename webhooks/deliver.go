@@ -41,7 +41,7 @@ func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *
 		Number:        claimed.Attempts + 1,
 	}
 	switch {
-	case app == nil || ctx.Err() != nil:
+	case ctx.Err() != nil:
 		outcome.Result = models.ResultReleased
 	case app.WebhookURL == "":
 		outcome.Result = models.ResultSkipped

@@ -61,7 +61,7 @@ func TestKill(t *testing.T) {
 		require.Error(t, cmd.Wait(), "it was killed")
 		require.Equal(t, models.DeliveryPending, r.delivery(events[0]).State)
 
-		r.worker(func(c *Config) { c.Poll, c.Lease = 20*time.Millisecond, time.Minute })
+		r.worker(func(c *Config) { c.Poll = 20 * time.Millisecond })
 		for i := range events {
 			require.Equal(t, events[i].ID, r.next().EventID)
 		}

@@ -24,14 +24,35 @@ import (
 	"tandem/models/modelstest"
 )
 
-// queue is a store whose FinishDeliveries a test can intercept.
+// queue is a store of which a test can intercept some methods.
 type queue struct {
 	*models.Store
-	finish func(ctx context.Context, outcomes []models.Outcome) error
+	finish      func(ctx context.Context, outcomes []models.Outcome) error
+	application func(ctx context.Context, id string) (*models.Application, error)
+	claim       func() error
 }
 
 func (q *queue) FinishDeliveries(ctx context.Context, outcomes []models.Outcome) error {
+	if q.finish == nil {
+		return q.Store.FinishDeliveries(ctx, outcomes)
+	}
 	return q.finish(ctx, outcomes)
+}
+
+func (q *queue) ApplicationByID(ctx context.Context, id string) (*models.Application, error) {
+	if q.application == nil {
+		return q.Store.ApplicationByID(ctx, id)
+	}
+	return q.application(ctx, id)
+}
+
+func (q *queue) ClaimStreams(ctx context.Context, owner string, lease time.Duration, perEndpoint, probe, limit int) ([]models.ClaimedStream, error) {
+	if q.claim != nil {
+		if err := q.claim(); err != nil {
+			return nil, err
+		}
+	}
+	return q.Store.ClaimStreams(ctx, owner, lease, perEndpoint, probe, limit)
 }
 
 // TestCrashBetweenPostAndFinish has a worker die after the endpoint answered and before that is stored: another worker
@@ -50,7 +71,7 @@ func TestCrashBetweenPostAndFinish(t *testing.T) {
 			}
 			return errors.New("the process is gone")
 		}}
-		const lease = time.Minute
+		const lease = time.Hour
 		first := r.worker(func(c *Config) { c.Store, c.Lease = crashed, lease })
 		_, events := r.call(app, 2)
 		r.arrived(rec)
@@ -190,6 +211,59 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
+// TestUnreadableApplication has an application that cannot be read: its events wait for the lease instead of going round
+// in circles, and others are delivered.
+func TestUnreadableApplication(t *testing.T) {
+	t.Parallel()
+	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
+		r := newRig(t, s, clock)
+		rec := newReceiver(t, nil)
+		broken, healthy := r.application(rec.URL), r.application(rec.URL)
+		var reads atomic.Int64
+		unreadable := &queue{Store: s, application: func(ctx context.Context, id string) (*models.Application, error) {
+			if id == broken.ID && reads.Add(1) == 1 {
+				return nil, errors.New("not sealed with this key")
+			}
+			return s.ApplicationByID(ctx, id)
+		}}
+		_, events := r.call(broken, 1)
+		const lease = time.Hour
+		w := r.worker(func(c *Config) { c.Store, c.Lease = unreadable, lease })
+		for range 10 {
+			r.call(healthy, 1)
+			require.Equal(t, healthy.ID, r.next().ApplicationID)
+		}
+		require.EqualValues(t, 1, reads.Load())
+		r.advance(lease, w)
+		require.Equal(t, events[0].ID, r.next().EventID)
+		require.Zero(t, r.endpoint(broken).ConsecutiveFailures)
+	})
+}
+
+// TestClaimsFailForAWhile proves that the worker goes on once the database answers again.
+func TestClaimsFailForAWhile(t *testing.T) {
+	t.Parallel()
+	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
+		r := newRig(t, s, clock)
+		rec := newReceiver(t, nil)
+		r.call(r.application(rec.URL), 1)
+		var claims atomic.Int64
+		away := &queue{Store: s, claim: func() error {
+			if claims.Add(1) <= 3 {
+				return errors.New("database is away")
+			}
+			return nil
+		}}
+		var out logs
+		r.worker(func(c *Config) {
+			c.Store, c.Poll = away, time.Millisecond
+			c.Logger = slog.New(slog.NewJSONHandler(&out, nil))
+		})
+		require.Equal(t, models.ResultDelivered, r.next().Result)
+		require.Equal(t, 3, strings.Count(out.String(), "webhook streams could not be claimed"))
+	})
+}
+
 func TestStopBeforeStart(t *testing.T) {
 	t.Parallel()
 	w, err := NewWorker(Config{Store: modelstest.Open(t), Client: http.DefaultClient})
@@ -217,7 +291,7 @@ func TestNewWorkerValidates(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, w.cfg.Lease, w.cfg.Timeout)
 	require.Equal(t, DefaultSchedule(), w.cfg.Schedule)
-	require.Equal(t, 64, w.cfg.Workers)
+	require.Equal(t, 256, w.cfg.Workers)
 }
 
 // TestNothingSecretIsKept looks for secrets and for the query of the URL in logs and attempts, over every sort of failure.

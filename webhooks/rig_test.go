@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { modelstest.Main(m) }
 
 // patience is how long a test waits for a signal before it fails.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // request is one POST as a receiver saw it.
 type request struct {
@@ -103,12 +103,12 @@ func (r *rig) application(url string) *models.Application {
 	return app
 }
 
-// worker starts a worker that is woken only by the store and by the test: its Poll is long, its jitter none, and its
-// leases outlast every leap of the clock.
+// worker starts a worker that is woken only by the store and by the test: its Poll is long, its jitter none, its
+// leases outlast every leap of the clock, and a slow machine does not run its requests into their timeout.
 func (r *rig) worker(edits ...func(*Config)) *Worker {
 	r.t.Helper()
 	cfg := Config{
-		Store: r.store, Client: r.client, Workers: 8, PerEndpoint: 4, Poll: time.Hour, Lease: 10_000 * time.Hour,
+		Store: r.store, Client: r.client, Workers: 8, PerEndpoint: 4, Poll: time.Hour, Lease: 10_000 * time.Hour, Timeout: 10 * time.Minute,
 		Rand:      func() float64 { return 0.5 },
 		OnAttempt: func(a Attempt) { r.attempts <- a },
 	}

@@ -16,8 +16,10 @@ import (
 
 // Defaults of Config.
 const (
-	defaultWorkers     = 64
-	defaultPerEndpoint = 16
+	// A request that waits is a goroutine and a connection. Eight endpoints must fall silent within one Timeout to take
+	// all slots, and only until their first three attempts have timed out.
+	defaultWorkers     = 256
+	defaultPerEndpoint = 32
 	defaultTimeout     = 15 * time.Second
 	defaultLease       = 45 * time.Second
 	defaultPoll        = 500 * time.Millisecond
@@ -46,7 +48,7 @@ type Config struct {
 	Client *http.Client
 	// Logger receives what goes wrong; never URLs, bodies or secrets. Default: discard.
 	Logger *slog.Logger
-	// Workers is how many requests may be under way, PerEndpoint how many of them to one endpoint. Defaults: 64 and 16.
+	// Workers is how many requests may be under way, PerEndpoint how many of them to one endpoint. Defaults: 256 and 32.
 	Workers     int
 	PerEndpoint int
 	// Timeout bounds one attempt, from connecting to the end of the answer. Default: 15 s.
@@ -194,15 +196,21 @@ func (w *Worker) run(ctx, postCtx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			w.cfg.Logger.Error("webhook streams could not be claimed", "error", err)
 		}
-		apps := w.applications(ctx, claimed)
+		apps := w.applications(postCtx, claimed)
+		idle := slots
 		for i := range claimed {
 			stream := &claimed[i]
+			app := apps[stream.EndpointID]
+			if app == nil {
+				continue // its lease runs out, and then it is tried again: not at once, for ever
+			}
+			idle--
 			w.posts.Go(func() {
 				defer w.freeSlots(1)
-				w.deliver(postCtx, apps[stream.EndpointID], stream)
+				w.deliver(postCtx, app, stream)
 			})
 		}
-		w.freeSlots(slots - len(claimed))
+		w.freeSlots(idle)
 		if len(claimed) < slots && !w.sleep(ctx, err) {
 			return
 		}
