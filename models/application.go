@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"gorm.io/gorm/clause"
 )
 
 // Application says who answers for a call: where its actions come from and where its events go.
@@ -156,8 +158,7 @@ func (s *Store) RotateWebhookSecret(ctx context.Context, customerID, id string, 
 func (s *Store) DeleteApplication(ctx context.Context, customerID, id string) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		now := micros(tx.Now())
-		// Marked first: the row lock keeps a call that is being created on it (a foreign key check) from slipping past the
-		// look at its users.
+		// Marked first: whoever is about to use it has pinned it and is waited for, or finds it gone (pin).
 		result := tx.write(ctx).Exec("UPDATE applications SET deleted_at = ?, updated_at = ? WHERE id = ? AND customer_id = ? AND deleted_at IS NULL",
 			now, now, id, customerID)
 		if err := changedOne(result, "delete application %q", id); err != nil {
@@ -176,4 +177,17 @@ func (s *Store) DeleteApplication(ctx context.Context, customerID, id string) er
 		err = tx.write(ctx).Exec("UPDATE api_keys SET revoked_at = ? WHERE application_id = ? AND revoked_at IS NULL", now, id).Error
 		return explain(err, "revoke keys of application %q", id)
 	})
+}
+
+// pin makes sure that a row which a new one will point at is the customer's and undeleted, and keeps it so until the
+// transaction ends: a foreign key alone does not, as deleting only marks. ErrNotFound otherwise.
+func (s *Store) pin(ctx context.Context, table, customerID string, id *string) error {
+	if id == nil {
+		return nil
+	}
+	var found string
+	// SQLite has one writer and no row locks; its dialect leaves the clause out.
+	err := s.write(ctx).Table(table).Clauses(clause.Locking{Strength: clause.LockingStrengthShare}).Select("id").
+		Where("id = ? AND customer_id = ? AND deleted_at IS NULL", *id, customerID).Take(&found).Error
+	return explain(err, "row %q of %s", *id, table)
 }

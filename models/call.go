@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -120,6 +121,10 @@ func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 			row.Variables = map[string]string{}
 		}
 		row.cutTimes()
+		err := errors.Join(tx.pin(ctx, applicationTable, row.CustomerID, &row.ApplicationID), tx.pin(ctx, trunkTable, row.CustomerID, row.TrunkID))
+		if err != nil {
+			return fmt.Errorf("create call from %q to %q: %w", row.From, row.To, err)
+		}
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "create call from %q to %q", row.From, row.To)
 		}

@@ -18,9 +18,22 @@ import (
 
 var errRefused = errors.New("refused by the test")
 
+// eachWriter runs fn with group commit and with several writers (the same on SQLite, which has one).
+func eachWriter(t *testing.T, fn func(t *testing.T, s *models.Store)) {
+	t.Helper()
+	for _, writers := range []int{1, 8} {
+		modelstest.RunURL(t, fmt.Sprint(writers, " writers"), func(t *testing.T, location string) {
+			s, err := models.Open(t.Context(), models.Config{URL: location, Key: modelstest.Key, Writers: writers})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, s.Close()) }()
+			fn(t, s)
+		})
+	}
+}
+
 func TestInTxKeepsAndUndoes(t *testing.T) {
 	t.Parallel()
-	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+	eachWriter(t, func(t *testing.T, s *models.Store) {
 		ctx := t.Context()
 		customer := modelstest.Customer(t, s, 0)
 		err := s.InTx(ctx, func(tx *models.Store) error {
@@ -46,7 +59,7 @@ func TestInTxKeepsAndUndoes(t *testing.T) {
 // each undoes its own writes only, whatever way it fails.
 func TestInTxSharesCommits(t *testing.T) {
 	t.Parallel()
-	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+	eachWriter(t, func(t *testing.T, s *models.Store) {
 		ctx := t.Context()
 		customer := modelstest.Customer(t, s, 0)
 		entered, release := make(chan struct{}), make(chan struct{})
@@ -122,7 +135,7 @@ func TestInTxSharesCommits(t *testing.T) {
 
 func TestInTxRunsAgainWhenAsked(t *testing.T) {
 	t.Parallel()
-	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+	eachWriter(t, func(t *testing.T, s *models.Store) {
 		ctx := t.Context()
 		customer := modelstest.Customer(t, s, 0)
 		runs := 0
@@ -151,29 +164,33 @@ func TestInTxRunsAgainWhenAsked(t *testing.T) {
 // TestInTxSurvivesBrokenConnection ends the writer's connection from outside between two statements of a transaction.
 func TestInTxSurvivesBrokenConnection(t *testing.T) {
 	t.Parallel()
-	s := modelstest.OpenPostgres(t)
-	ctx := t.Context()
-	customer := modelstest.Customer(t, s, 0)
-	runs := 0
-	require.NoError(t, s.InTx(ctx, func(tx *models.Store) error {
-		runs++
-		if _, err := tx.Credit(ctx, customer.ID, "once", models.LedgerTopup, 1, ""); err != nil {
-			return err
+	eachWriter(t, func(t *testing.T, s *models.Store) {
+		if s.Dialect() == models.DialectSQLite {
+			return // has no connection that can break
 		}
-		if runs == 1 {
-			return models.BreakConnection(ctx, tx)
-		}
-		return nil
-	}))
-	require.Equal(t, 2, runs)
-	found, err := s.Customer(ctx, customer.ID)
-	require.NoError(t, err)
-	require.Equal(t, int64(1), found.BalanceMicros)
+		ctx := t.Context()
+		customer := modelstest.Customer(t, s, 0)
+		runs := 0
+		require.NoError(t, s.InTx(ctx, func(tx *models.Store) error {
+			runs++
+			if _, err := tx.Credit(ctx, customer.ID, "once", models.LedgerTopup, 1, ""); err != nil {
+				return err
+			}
+			if runs == 1 {
+				return models.BreakConnection(ctx, tx)
+			}
+			return nil
+		}))
+		require.Equal(t, 2, runs)
+		found, err := s.Customer(ctx, customer.ID)
+		require.NoError(t, err)
+		require.Equal(t, int64(1), found.BalanceMicros)
+	})
 }
 
 func TestInTxCancelled(t *testing.T) {
 	t.Parallel()
-	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+	eachWriter(t, func(t *testing.T, s *models.Store) {
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := s.InTx(cancelled, func(*models.Store) error { t.Error("ran"); return nil })
@@ -193,7 +210,7 @@ func TestInTxCancelled(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+	eachWriter(t, func(t *testing.T, s *models.Store) {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
 		require.ErrorIs(t, s.InTx(t.Context(), func(*models.Store) error { return nil }), models.ErrClosed)

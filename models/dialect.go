@@ -22,14 +22,24 @@ import (
 // busyTimeout is how long SQLite waits for another process that writes.
 const busyTimeout = 10 * time.Second
 
-// connect opens the writer (one connection: the committer is its only user) and the pool of readers.
+// writers returns how many write transactions run at a time.
+func (c *core) writers(cfg Config) int {
+	if c.dialect == DialectSQLite {
+		return 1
+	}
+	return max(1, cmp.Or(cfg.Writers, 16))
+}
+
+// connect opens the writers and the pool of readers.
 func (c *core) connect(cfg Config) error {
 	scheme, rest, _ := strings.Cut(cfg.URL, ":")
 	switch scheme {
-	case "sqlite":
+	case DialectSQLite:
+		c.dialect = DialectSQLite
 		return c.connectSQLite(rest, cmp.Or(cfg.MaxConnections, 4))
-	case "postgres", "postgresql":
-		return c.connectPostgres(cfg.URL, cmp.Or(cfg.MaxConnections, 8))
+	case DialectPostgres, "postgresql":
+		c.dialect = DialectPostgres
+		return c.connectPostgres(cfg.URL, c.writers(cfg), cmp.Or(cfg.MaxConnections, 8))
 	default:
 		return errors.New(`database URL must begin with "sqlite:" or "postgres://"`)
 	}
@@ -51,7 +61,6 @@ func (c *core) connectSQLite(path string, readers int) error {
 	if err := file.Close(); err != nil {
 		return fmt.Errorf("open SQLite database: %w", err)
 	}
-	c.dialect = DialectSQLite
 	pragmas := []string{
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
@@ -76,17 +85,16 @@ func openSQLite(path string, query url.Values, connections int) (*gorm.DB, error
 	return openGorm(&sqlite.Dialector{Conn: pool}, pool, connections)
 }
 
-func (c *core) connectPostgres(location string, readers int) error {
+func (c *core) connectPostgres(location string, writers, readers int) error {
 	config, err := pgx.ParseConfig(location)
 	if err != nil {
 		// pgx redacts the password, but not in every message; the URL is the operator's and known to them.
 		return errors.New("the PostgreSQL URL cannot be parsed")
 	}
-	c.dialect = DialectPostgres
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "tandem"
 	}
-	if c.writer, err = openPostgres(config, 1); err != nil {
+	if c.writer, err = openPostgres(config, writers); err != nil {
 		return err
 	}
 	if c.reader, err = openPostgres(config, readers); err != nil {

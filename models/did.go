@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -51,6 +52,9 @@ func (s *Store) CreateDID(ctx context.Context, did *DID) error {
 		}
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt, row.DeletedAt = row.CreatedAt, nil
+		if err := tx.pin(ctx, applicationTable, row.CustomerID, row.ApplicationID); err != nil {
+			return fmt.Errorf("create DID %q: %w", row.NumberE164, err)
+		}
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "create DID %q", row.NumberE164)
 		}
@@ -94,6 +98,9 @@ func (s *Store) UpdateDID(ctx context.Context, did *DID) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *did
 		row.UpdatedAt = tx.Now()
+		if err := tx.pin(ctx, applicationTable, row.CustomerID, row.ApplicationID); err != nil {
+			return fmt.Errorf("update DID %q: %w", row.ID, err)
+		}
 		result := tx.write(ctx).Model(&DID{}).
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
 			Select("application_id", "provider", "status", "route_mode", "sip_uri", "reject_code", "updated_at").

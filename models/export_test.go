@@ -29,17 +29,6 @@ func Reader(s *Store) *gorm.DB { return s.reader }
 // InSeparateTx is InTx without group commit: a transaction for each call.
 func InSeparateTx(ctx context.Context, s *Store, fn func(tx *Store) error) error {
 	return s.core.writer.WithContext(ctx).Transaction(func(db *gorm.DB) error {
-		return fn(&Store{core: s.core, tx: &txState{db: db, batch: ctx}})
+		return fn(&Store{core: s.core, tx: &txState{db: db, life: ctx}})
 	})
-}
-
-// SetWriters bounds the writer connections, for the comparison with InSeparateTx.
-func SetWriters(s *Store, n int) error {
-	pool, err := s.core.writer.DB()
-	if err != nil {
-		return err
-	}
-	pool.SetMaxOpenConns(n)
-	pool.SetMaxIdleConns(n)
-	return nil
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // IdempotentResponse is the answer given to a request that carried an Idempotency-Key. RequestHash tells a repetition from
-// another request under the same key. Body is sealed in the database: the answers that create a key hold it.
+// another request under the same key. Body and RequestHash are sealed in the database: the answers that create a key hold it,
+// and a plain hash of a request with a password in it would let the password be guessed.
 type IdempotentResponse struct {
 	CustomerID  string `gorm:"primaryKey"`
 	Key         string `gorm:"primaryKey"`
@@ -33,7 +34,11 @@ func (s *Store) FindIdempotent(ctx context.Context, customerID, key string) (*Id
 	if err != nil {
 		return nil, err
 	}
-	row.Body = []byte(body)
+	hash, err := s.sealer.open(idempotentTable, "request_hash", row.place(), row.RequestHash)
+	if err != nil {
+		return nil, err
+	}
+	row.Body, row.RequestHash = []byte(body), string(hash)
 	return &row, nil
 }
 
@@ -44,10 +49,11 @@ func (s *Store) SaveIdempotent(ctx context.Context, response *IdempotentResponse
 		row := *response
 		row.CreatedAt = tx.Now()
 		row.Body = []byte(tx.sealer.seal(idempotentTable, "body", row.place(), Secret(row.Body)))
+		row.RequestHash = tx.sealer.seal(idempotentTable, "request_hash", row.place(), Secret(row.RequestHash))
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "save answer of idempotency key %q", row.Key)
 		}
-		row.Body = response.Body
+		row.Body, row.RequestHash = response.Body, response.RequestHash
 		*response = row
 		return nil
 	})

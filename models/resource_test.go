@@ -110,6 +110,40 @@ func TestApplicationLife(t *testing.T) {
 		found, err = s.ApplicationByID(ctx, app.ID)
 		require.NoError(t, err)
 		require.NotNil(t, found.DeletedAt)
+		for name, err := range map[string]error{
+			"call":  s.CreateCall(ctx, &models.Call{CustomerID: customer.ID, ApplicationID: app.ID, Direction: models.Outbound, Status: models.CallDialing}),
+			"DID":   s.CreateDID(ctx, &models.DID{CustomerID: customer.ID, ApplicationID: &app.ID, NumberE164: "+15550001111"}),
+			"trunk": s.CreateTrunk(ctx, &models.Trunk{CustomerID: customer.ID, ApplicationID: &app.ID, Direction: models.Inbound}),
+		} {
+			require.ErrorIs(t, err, models.ErrNotFound, name)
+		}
+	})
+}
+
+// TestDeleteApplicationRace deletes applications while calls are being created on them: never is there a live call on a deleted
+// application.
+func TestDeleteApplicationRace(t *testing.T) {
+	t.Parallel()
+	modelstest.RunPair(t, "", func(t *testing.T, s, other *models.Store) {
+		ctx := t.Context()
+		customer := modelstest.Customer(t, s, 0)
+		for range 15 {
+			app := modelstest.Application(t, s, customer)
+			var group errgroup.Group
+			var deleted, created error
+			group.Go(func() error { deleted = s.DeleteApplication(ctx, customer.ID, app.ID); return nil })
+			group.Go(func() error {
+				created = other.CreateCall(ctx, &models.Call{CustomerID: customer.ID, ApplicationID: app.ID, Direction: models.Outbound, Status: models.CallDialing})
+				return nil
+			})
+			require.NoError(t, group.Wait())
+			if created == nil {
+				require.ErrorIs(t, deleted, models.ErrInUse)
+			} else {
+				require.ErrorIs(t, created, models.ErrNotFound)
+				require.NoError(t, deleted)
+			}
+		}
 	})
 }
 

@@ -21,5 +21,5 @@ func (s *Store) snapshot(ctx context.Context, fn func(tx *Store) error) error {
 		return fmt.Errorf("begin snapshot: %w", db.Error)
 	}
 	defer db.Rollback()
-	return fn(&Store{core: s.core, tx: &txState{db: db, batch: ctx}})
+	return fn(&Store{core: s.core, tx: &txState{db: db, life: ctx}})
 }

@@ -37,6 +37,9 @@ type Config struct {
 	Now func() time.Time
 	// MaxConnections bounds the reader pool. Default: 4 for SQLite, 8 for PostgreSQL.
 	MaxConnections int
+	// Writers is how many write transactions run at a time on PostgreSQL. With 1 they share commits, as they do on SQLite,
+	// which has one writer whatever is set. Default: 16.
+	Writers int
 }
 
 // Store is either the database, or one write transaction on it (inside InTx). Its methods are safe for concurrent use on the
@@ -49,13 +52,17 @@ type Store struct {
 
 // core is what the database and all its transactions share.
 type core struct {
-	dialect   string
-	writer    *gorm.DB
-	reader    *gorm.DB
-	sealer    *sealer
-	logger    *slog.Logger
-	now       func() time.Time
+	dialect string
+	writer  *gorm.DB
+	reader  *gorm.DB
+	sealer  *sealer
+	logger  *slog.Logger
+	now     func() time.Time
+	// committer is the only writer, or nil where there are several; then slots has a place for each.
 	committer *committer
+	slots     chan struct{}
+	// closing is closed when no transaction may begin any more.
+	closing chan struct{}
 
 	// turns rotates the endpoint that a claim begins with.
 	turns atomic.Uint64
@@ -74,9 +81,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	c := &core{
-		sealer: seal,
-		logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		now:    cfg.Now,
+		sealer:  seal,
+		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		now:     cfg.Now,
+		closing: make(chan struct{}),
 	}
 	if c.now == nil {
 		c.now = time.Now
@@ -88,15 +96,25 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, c.disconnect())
 	}
+	if writers := c.writers(cfg); writers > 1 {
+		c.slots = make(chan struct{}, writers)
+		return s, nil
+	}
 	c.committer = newCommitter(c)
 	c.committer.start()
 	return s, nil
 }
 
-// Close lets the running batch of transactions finish, refuses later ones with ErrClosed and closes the connections.
+// Close lets the running transactions finish, refuses later ones with ErrClosed and closes the connections.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
-		s.committer.stop()
+		close(s.closing)
+		if s.committer != nil {
+			s.committer.wait()
+		}
+		for range cap(s.slots) {
+			s.slots <- struct{}{}
+		}
 		s.closeErr = s.disconnect()
 	})
 	return s.closeErr

@@ -146,6 +146,9 @@ func (s *Store) CreateTrunk(ctx context.Context, trunk *Trunk) error {
 		if err != nil {
 			return err
 		}
+		if err := tx.pin(ctx, applicationTable, row.CustomerID, row.ApplicationID); err != nil {
+			return fmt.Errorf("trunk %q: %w", row.Name, err)
+		}
 		if err := tx.claimAddress(ctx, row); err != nil {
 			return err
 		}
@@ -215,6 +218,9 @@ func (s *Store) UpdateTrunk(ctx context.Context, trunk *Trunk) error {
 		row, err := tx.sealTrunk(&fresh)
 		if err != nil {
 			return err
+		}
+		if err := tx.pin(ctx, applicationTable, row.CustomerID, row.ApplicationID); err != nil {
+			return fmt.Errorf("trunk %q: %w", row.Name, err)
 		}
 		if err := tx.claimAddress(ctx, row); err != nil {
 			return err

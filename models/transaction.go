@@ -1,0 +1,114 @@
+package models
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+)
+
+const (
+	// txTimeout bounds one transaction; a database that does not answer must not hang its writers.
+	txTimeout = 30 * time.Second
+	// txAttempts is how often a function runs when the database asks for a retry (serialization failure, deadlock).
+	txAttempts = 5
+)
+
+// txState is what a Store inside InTx carries.
+type txState struct {
+	db *gorm.DB
+	// life ends with the transaction.
+	life context.Context
+	// due is set when the transaction made a webhook stream due.
+	due bool
+}
+
+// bind gives a statement the values of the caller's context but the lifetime of the transaction: cancelling one request must
+// not tear down the connection on which other requests wait for the same commit.
+func (t *txState) bind(ctx context.Context) context.Context {
+	return boundContext{Context: t.life, values: ctx}
+}
+
+type boundContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c boundContext) Value(key any) any { return c.values.Value(key) }
+
+// InTx runs fn in a write transaction and returns once it is durable; an error undoes what fn wrote. fn may run again when the
+// database asks for it or when the connection breaks before the commit, so it must have no effect outside the tx; it must use
+// the tx alone, and not block: others wait for what it holds. On a Store that is a transaction already, fn simply runs in it.
+//
+// With one writer (SQLite; Config.Writers) waiting functions share a commit, so that durability costs one disk flush for many:
+// see committer. With several, each has a transaction of its own, and the database lets concurrent commits share a flush.
+//
+// fn runs on the caller's goroutine. A ctx that ends before fn's turn keeps fn from running; later it changes nothing.
+func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
+	switch {
+	case s.tx != nil:
+		return fn(s)
+	case s.committer != nil:
+		return s.committer.do(ctx, fn)
+	default:
+		return s.separate(ctx, fn)
+	}
+}
+
+// separate runs fn in a transaction of its own.
+func (c *core) separate(ctx context.Context, fn func(tx *Store) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case c.slots <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.closing:
+		return ErrClosed
+	}
+	defer func() { <-c.slots }()
+	select {
+	case <-c.closing:
+		return ErrClosed
+	default:
+	}
+	for run := 1; ; run++ {
+		again, err := c.attempt(ctx, fn)
+		if !again || run == txAttempts {
+			return err
+		}
+	}
+}
+
+// attempt runs fn once and reports whether it may run again.
+func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again bool, err error) {
+	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
+	defer cancel()
+	db := c.writer.WithContext(life).Begin()
+	if db.Error != nil {
+		return false, fmt.Errorf("begin transaction: %w", db.Error)
+	}
+	state := &txState{db: db, life: life}
+	returned := false
+	defer func() {
+		if !returned { // fn panicked or ended its goroutine
+			db.Rollback()
+		}
+	}()
+	err = fn(&Store{core: c, tx: state})
+	returned = true
+	if err != nil {
+		undo := db.Rollback().Error
+		// A rollback that fails means that the connection broke under fn, before anything was committed.
+		return retryable(err) || undo != nil && life.Err() == nil, err
+	}
+	if err := db.Commit().Error; err != nil {
+		return retryable(err), fmt.Errorf("commit transaction: %w", err)
+	}
+	if state.due {
+		c.wakeWorkers()
+	}
+	return false, nil
+}
