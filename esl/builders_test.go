@@ -58,7 +58,7 @@ func TestApplications(t *testing.T) {
 	require.Equal(t, "X", words[4], "no terminators")
 	require.Equal(t, []string{"/var/lib/tandem/media/ab12.wav", "say:It's 5! Press 1, please"}, modelSeparate(words[5], PromptDelimiter[0], 10))
 	app = must(PlayAndGetDigits(Digits{Max: 4, Prompt: say, Variable: "gathered"}))
-	require.Equal(t, "say:It's 5! Press 1, please", modelSeparate(app.Args(), ' ', 11)[5])
+	require.Equal(t, []string{"say:It's 5! Press 1, please"}, modelSeparate(modelSeparate(app.Args(), ' ', 11)[5], PromptDelimiter[0], 10), "one part stays one")
 }
 
 func TestInputsAreRefusedByName(t *testing.T) {
@@ -257,5 +257,29 @@ func FuzzMessages(f *testing.F) {
 			require.NotContains(t, m.text, "\x00")
 			require.LessOrEqual(t, strings.Count(m.text, "\n"), 3)
 		}
+	})
+}
+
+// FuzzSpeechPrompt carries texts through the split of the arguments and the split of the prompt.
+func FuzzSpeechPrompt(f *testing.F) {
+	for _, seed := range []string{"hello", "It's 5! Press 1", "a!/etc/passwd", "'a!b'", "!!", "x \\! y", "end!", " ${x}!{y}", "' ' '"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		prompt, err := SpeechPrompt(text)
+		if err != nil {
+			require.ErrorIs(t, err, ErrRefusedInput)
+			return
+		}
+		spoken, err := speech(text)
+		require.NoError(t, err)
+		app, err := PlayAndGetDigits(Digits{Max: 4, Prompt: Prompts(prompt, prompt), Invalid: prompt, Variable: "v"})
+		require.NoError(t, err)
+		words := modelSeparate(app.Args(), ' ', 11)
+		require.Len(t, words, 10)
+		require.Equal(t, []string{"say:" + spoken, "say:" + spoken}, modelSeparate(words[5], PromptDelimiter[0], 128))
+		require.Equal(t, []string{"say:" + spoken}, modelSeparate(words[6], PromptDelimiter[0], 128))
+		require.Equal(t, "v", words[7])
+		require.False(t, hasExpansion(spoken))
 	})
 }

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// PromptDelimiter must be the channel's playback_delimiter variable before a [Prompt] of more than one part is played.
+// PromptDelimiter must be the channel's playback_delimiter variable before a [Prompt] is played: the switch then splits the prompt there, and
+// unescapes each part (switch_ivr_play_say.c, switch_ivr_play_file).
 const PromptDelimiter = "!"
 
-// Prompt is what a caller hears while digits are gathered. Its zero value is silence.
+// Prompt is what a caller hears while digits are gathered. Its zero value is silence; any other needs [PromptDelimiter].
 type Prompt struct {
 	parts []string
 }
@@ -42,7 +43,7 @@ func SilencePrompt(d time.Duration) (Prompt, error) {
 	return Prompt{parts: []string{"silence_stream://" + ms}}, nil
 }
 
-// Prompts plays prompts one after the other; see [PromptDelimiter].
+// Prompts plays prompts one after the other.
 func Prompts(prompts ...Prompt) Prompt {
 	var all Prompt
 	for _, p := range prompts {
@@ -54,13 +55,11 @@ func Prompts(prompts ...Prompt) Prompt {
 // Parts is how many files and texts the prompt plays.
 func (p Prompt) Parts() int { return len(p.parts) }
 
-// word writes the prompt as one argument among several. Where the switch splits at the delimiter, a second layer of escaping protects the texts.
+// word writes the prompt as one argument among several. A part is escaped for the delimiter even when it is the only one: on a channel whose
+// playback_delimiter is set, what follows a "!" in a text would be the name of a file.
 func (p Prompt) word(silence string) string {
-	switch len(p.parts) {
-	case 0:
+	if len(p.parts) == 0 {
 		return silence
-	case 1:
-		return escapeWord(p.parts[0])
 	}
 	parts := make([]string, len(p.parts))
 	for i, part := range p.parts {

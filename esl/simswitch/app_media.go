@@ -14,8 +14,20 @@ func (c *channel) appPlayback(data string) {
 		response = "FILE PLAYED"
 	case missing:
 		response = "FILE NOT FOUND"
+	case hungUp:
+		// A BYE is noticed between two frames and fails the playback; a hang-up from another thread wakes the read in the
+		// middle of it, which ends the playback without an error.
+		if !c.hungUpRemotely() {
+			response = "FILE PLAYED"
+		}
 	}
 	c.set("current_application_response", response)
+}
+
+func (c *channel) hungUpRemotely() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.remote
 }
 
 // play is switch_ivr_play_file: one file or stream, or several joined with playback_delimiter.

@@ -137,7 +137,7 @@ func (c *channel) stopRecording(path string) bool {
 	for i, r := range c.recordings {
 		if r.path == path || path == "all" {
 			c.recordings = append(c.recordings[:i:i], c.recordings[i+1:]...)
-			c.endRecordingLocked(r)
+			c.endRecordingLocked(r, "success-maxtime")
 			return true
 		}
 	}
@@ -146,12 +146,12 @@ func (c *channel) stopRecording(path string) bool {
 
 func (c *channel) stopRecordingsLocked() {
 	for _, r := range c.recordings {
-		c.endRecordingLocked(r)
+		c.endRecordingLocked(r, "success-silence")
 	}
 	c.recordings = nil
 }
 
-func (c *channel) endRecordingLocked(r *recording) {
+func (c *channel) endRecordingLocked(r *recording, completion string) {
 	c.sw.tasks.cancel(r.limit)
 	length := c.sw.clock.now().Sub(r.begun)
 	size, err := writeWAV(r.path, length)
@@ -159,7 +159,7 @@ func (c *channel) endRecordingLocked(r *recording) {
 		c.sw.log.Error("cannot write recording", "path", r.path, "channel", c.uuid, "error", err)
 	}
 	c.recordVarsLocked(length, size)
-	c.setLocked("record_completion_cause", "success-maxtime")
+	c.setLocked("record_completion_cause", completion)
 	c.fireLocked(evRecordStop, fromRecordStop, header{"Record-File-Path", r.path},
-		header{"Record-Completion-Cause", "success-maxtime"})
+		header{"Record-Completion-Cause", completion})
 }

@@ -112,7 +112,7 @@ func readFast(r *bufio.Reader, on func(name, channel, app string)) {
 
 // BenchmarkInbound is calls per second of: a call comes in and is parked, the controller answers it, then hangs it up.
 func BenchmarkInbound(b *testing.B) {
-	s := start(b, simswitch.Config{ConfDir: layOut(b, lab())})
+	s := start(b, simswitch.Config{ConfDir: layOut(b, captureFiles())})
 	done := make(chan struct{}, 1<<16)
 	var c *loadClient
 	ready := make(chan struct{})
@@ -138,7 +138,7 @@ func BenchmarkInbound(b *testing.B) {
 
 // BenchmarkOutbound is calls per second of: originate, the far end rings and answers, park, the controller hangs it up.
 func BenchmarkOutbound(b *testing.B) {
-	s := start(b, simswitch.Config{ConfDir: layOut(b, lab())})
+	s := start(b, simswitch.Config{ConfDir: layOut(b, captureFiles())})
 	watcher := login(b, s.Addr(), password)
 	awaitGateway(b, watcher, "acme-out", "REGED")
 	done := make(chan struct{}, 1<<16)
@@ -184,7 +184,7 @@ func calls(b *testing.B, done <-chan struct{}, place func(i int)) {
 
 // BenchmarkEvent is the cost of one event of a channel with all its variables, from raising it to the listener's buffer.
 func BenchmarkUUIDDump(b *testing.B) {
-	s := start(b, simswitch.Config{ConfDir: layOut(b, lab())})
+	s := start(b, simswitch.Config{ConfDir: layOut(b, captureFiles())})
 	c := login(b, s.Addr(), password)
 	uuid, err := s.CallIn(simswitch.IncomingCall{From: "+15559876", To: "3001"})
 	require.NoError(b, err)

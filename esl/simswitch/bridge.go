@@ -14,10 +14,22 @@ func (c *channel) appBridge(data string) {
 	if n := leadingInt(c.variable("call_timeout")); n > 0 {
 		timeout = time.Duration(n) * time.Second
 	}
+	c.mu.Lock()
+	c.lastDial = nil
+	c.setLocked("originate_disposition", "failure")
+	c.setLocked("DIALSTATUS", "INVALIDARGS")
+	c.mu.Unlock()
 	peer, _, why := c.sw.dial(c, data, timeout, nil)
 	if peer == nil {
 		c.bridgeFailed(why)
 		return
+	}
+	peer.mu.Lock()
+	answered := peer.answered
+	peer.mu.Unlock()
+	if answered {
+		c.answer()
+		c.runOnAnswer()
 	}
 	number := peer.destination()
 	c.mu.Lock()
@@ -57,8 +69,8 @@ func (c *channel) bridgeFailed(why cause) {
 	c.mu.Lock()
 	c.setLocked("originate_disposition", why.String())
 	c.setLocked("DIALSTATUS", dialStatus(why))
-	c.setLocked("last_bridge_hangup_cause", why.String())
 	if c.lastDial != nil {
+		c.setLocked("last_bridge_hangup_cause", why.String())
 		for name, value := range c.lastDial.get("sip_invite_failure_status", "sip_invite_failure_phrase", "proto_specific_hangup_cause") {
 			if name == "proto_specific_hangup_cause" {
 				name = "last_bridge_proto_specific_hangup_cause"
@@ -107,13 +119,6 @@ func (c *channel) meet(kind string, peer *channel) *otherLeg {
 
 // bridge joins two legs until one of them hangs up.
 func (c *channel) bridge(peer *channel) {
-	peer.mu.Lock()
-	answered := peer.answered
-	peer.mu.Unlock()
-	if answered {
-		c.answer()
-		c.runOnAnswer()
-	}
 	now := c.sw.clock.micros()
 	other := c.meet("originatee", peer)
 	c.mu.Lock()
@@ -129,12 +134,12 @@ func (c *channel) bridge(peer *channel) {
 		c.times.progress = other.times.progress
 	}
 	c.profile.calleeName, c.profile.calleeNumber = other.profile.destination, other.profile.destination
+	c.setLocked("signal_bond", peer.uuid)
+	c.fireLocked(evBridge, fromBridge, header{"Bridge-A-Unique-ID", c.uuid}, header{"Bridge-B-Unique-ID", peer.uuid})
 	c.setLocked("bridge_to", peer.uuid)
 	c.setLocked("last_bridge_to", peer.uuid)
 	c.setLocked("bridge_channel", peer.name)
 	c.setLocked("bridge_uuid", peer.uuid)
-	c.setLocked("signal_bond", peer.uuid)
-	c.fireLocked(evBridge, fromBridge, header{"Bridge-A-Unique-ID", c.uuid}, header{"Bridge-B-Unique-ID", peer.uuid})
 	c.mu.Unlock()
 	peer.mu.Lock()
 	peer.partner = c
@@ -215,30 +220,25 @@ func (c *channel) exchange(caller *channel) {
 	c.set("bridge_to", "")
 }
 
-// unbridge ends the caller's side: the peer is hung up, its end is waited for, and the caller learns how it ended.
+// unbridge ends the caller's side: the peer is hung up, its end is waited for, and the side that did not hang up first
+// learns how the other ended.
 func (c *channel) unbridge(peer *channel) {
 	c.mu.Lock()
 	mine := c.cause
 	c.mu.Unlock()
-	why := causeNormalClearing
-	if mine != causeNone {
-		why = mine
+	if mine != causeNone && peer.up() {
+		peer.learn(c)
+		peer.hangup(mine)
+	} else {
+		peer.hangup(causeNormalClearing)
+		c.learn(peer)
 	}
-	peer.hangup(why)
 	<-peer.reported
-	details := peer.get("proto_specific_hangup_cause", "sip_reason")
 	peer.mu.Lock()
 	ended := peer.cause
 	peer.mu.Unlock()
 	c.mu.Lock()
 	c.setLocked("bridge_to", "")
-	c.setLocked("last_bridge_hangup_cause", ended.String())
-	c.setLocked("bridge_hangup_cause", ended.String())
-	if proto := details["proto_specific_hangup_cause"]; proto != "" {
-		c.setLocked("last_bridge_proto_specific_hangup_cause", proto)
-		c.setLocked("sip_hangup_phrase", sipPhrase(leadingInt(strings.TrimPrefix(proto, "sip:"))))
-		c.setLocked("sip_reason", details["sip_reason"])
-	}
 	c.fireLocked(evUnbridge, fromBridge, header{"Bridge-A-Unique-ID", c.uuid}, header{"Bridge-B-Unique-ID", peer.uuid})
 	c.partner = nil
 	after := isTrue(c.variableLocked("hangup_after_bridge"))
@@ -246,4 +246,23 @@ func (c *channel) unbridge(peer *channel) {
 	if after {
 		c.hangup(ended)
 	}
+}
+
+// learn sets the variables that tell a leg how the one it was bridged to ended.
+func (c *channel) learn(gone *channel) {
+	gone.mu.Lock()
+	why := gone.cause
+	proto, _ := gone.hasVariableLocked("proto_specific_hangup_cause")
+	reason, _ := gone.hasVariableLocked("sip_reason")
+	gone.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setLocked("last_bridge_hangup_cause", why.String())
+	c.setLocked("bridge_hangup_cause", why.String())
+	if proto == "" {
+		return
+	}
+	c.setLocked("last_bridge_proto_specific_hangup_cause", proto)
+	c.setLocked("sip_hangup_phrase", sipPhrase(leadingInt(strings.TrimPrefix(proto, "sip:"))))
+	c.setLocked("sip_reason", reason)
 }

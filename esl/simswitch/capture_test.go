@@ -134,7 +134,7 @@ type player struct {
 func replay(t *testing.T, scene captureScene, frames []captured) {
 	t.Helper()
 	p := &player{t: t, scene: scene, folder: t.TempDir(), wanted: map[string][]map[string]string{}, uuids: strings.NewReplacer()}
-	p.sw = start(t, simswitch.Config{ConfDir: layOut(t, lab()), Speed: captureSpeed})
+	p.sw = start(t, simswitch.Config{ConfDir: layOut(t, captureFiles()), Speed: captureSpeed})
 	p.observer = login(t, p.sw.Addr(), password)
 	awaitGateway(t, p.observer, "acme-out", "REGED")
 	awaitGateway(t, p.observer, "acme-bad", "FAIL_WAIT")

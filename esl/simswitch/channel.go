@@ -131,6 +131,7 @@ type channel struct {
 	next          func()
 	watch         chan struct{}
 	settled       bool
+	remote        bool
 	gateway       *gateway
 	tap           func(digit byte)
 	lastApp       string

@@ -6,6 +6,8 @@ import (
 
 // The variables below are what mod_sofia sets on a channel, with the addresses of a loopback carrier.
 const (
+	// typicalVars is how many variables a channel has at its end, roughly.
+	typicalVars  = 160
 	profileName  = "external"
 	sipPort      = "5080"
 	carrierPort  = "5090"
@@ -23,6 +25,7 @@ func (c *channel) append(pairs ...string) {
 
 // inboundVars fills the variables of a call that came in. Nobody else has the channel yet.
 func (c *channel) inboundVars(call *IncomingCall) {
+	c.vars = make([]header, 0, typicalVars)
 	host := call.SourceIP
 	c.append("direction", "inbound", "uuid", c.uuid, "session_id", itoa(int(c.sessionID)),
 		"sip_from_user", call.From, "sip_from_uri", call.From+"@"+host, "sip_from_host", host,
@@ -50,6 +53,7 @@ func (c *channel) inboundVars(call *IncomingCall) {
 
 // outboundVars fills the variables of a leg that this switch dials.
 func (c *channel) outboundVars(t *target) {
+	c.vars = make([]header, 0, typicalVars)
 	c.append("direction", "outbound", "is_outbound", "true", "uuid", c.uuid, "session_id", itoa(int(c.sessionID)))
 	if t.gateway != nil {
 		c.append("sip_gateway_name", t.gateway.name, "sip_invite_domain", t.gateway.domain(), "sip_profile_name", "gateway")

@@ -94,6 +94,7 @@ func (c *channel) byeReceived() {
 			header{"sip_term_status", "487"}, header{"proto_specific_hangup_cause", "sip:487"}, header{"sip_term_cause", "487"})
 		return
 	}
+	c.remote = true
 	c.hangupLocked(causeNormalClearing, header{"sip_reason", `Q.850;cause=16;text="NORMAL_CLEARING"`},
 		header{"sip_term_status", "200"}, header{"proto_specific_hangup_cause", "sip:200"}, header{"sip_term_cause", "16"})
 	c.setLocked("sip_hangup_disposition", "recv_bye")
@@ -180,8 +181,8 @@ func (c *channel) finish() {
 	if c.cause == causeNone {
 		c.hangupLocked(causeNormalClearing)
 	}
-	c.stopRecordingsLocked()
 	c.enterLocked(stateHangup)
+	c.stopRecordingsLocked()
 	c.times.hangup = c.sw.clock.micros()
 	c.disposeLocked()
 	c.callStateLocked(callHangup)

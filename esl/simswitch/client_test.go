@@ -3,6 +3,7 @@ package simswitch_test
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 const password = "s3cret-esl"
 
 // patience bounds every wait of a test; it is never waited for when things work.
-const patience = 20 * time.Second
+const patience = 45 * time.Second
 
 // frame is one frame that a switch sent: its head, its body, and what an event frame means.
 type frame struct {
@@ -321,9 +322,9 @@ func gatewayFile(name, password, register string) string {
 `
 }
 
-// lab is the configuration of the captures: every incoming call is parked, one gateway is good, one is refused, one does not
+// captureFiles is the configuration of the captures: every incoming call is parked, one gateway is good, one is refused, one does not
 // register.
-func lab() map[string]string {
+func captureFiles() map[string]string {
 	return map[string]string{
 		"tandem/dialplan/public.xml":     parkEverything,
 		"tandem/gateways/acme-out.xml":   gatewayFile("acme-out", "s3cret", "true"),
@@ -349,4 +350,26 @@ func awaitGateway(t testing.TB, c *client, name, state string) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(c.api("sofia xmlstatus gateway "+name), "<state>"+state+"</state>")
 	}, patience, 5*time.Millisecond)
+}
+
+// prompt writes a WAV file of a quarter of a second.
+func prompt(t testing.TB, path string) {
+	t.Helper()
+	const data = 8000 / 4 * 2
+	var b []byte
+	b = append(b, "RIFF"...)
+	b = binary.LittleEndian.AppendUint32(b, 36+data)
+	b = append(b, "WAVEfmt "...)
+	b = binary.LittleEndian.AppendUint32(b, 16)
+	b = binary.LittleEndian.AppendUint16(b, 1)
+	b = binary.LittleEndian.AppendUint16(b, 1)
+	b = binary.LittleEndian.AppendUint32(b, 8000)
+	b = binary.LittleEndian.AppendUint32(b, 16000)
+	b = binary.LittleEndian.AppendUint16(b, 2)
+	b = binary.LittleEndian.AppendUint16(b, 16)
+	b = append(b, "data"...)
+	b = binary.LittleEndian.AppendUint32(b, data)
+	b = append(b, make([]byte, data)...)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+	require.NoError(t, os.WriteFile(path, b, 0o600))
 }

@@ -42,6 +42,7 @@ var carrier = []struct {
 	{"700", append([]step{{answerDelay, rings}, {300 * time.Millisecond, answers}},
 		append(dials("1234#", 1500*time.Millisecond, 150*time.Millisecond+digitSpacing), step{20 * time.Second, hangsUp})...)},
 	{"701", []step{{answerDelay, rings}, {300 * time.Millisecond, answers}, {2 * time.Second, hangsUp}}},
+	{"702", []step{{answerDelay, rings}, {300 * time.Millisecond, answers}, {20 * time.Second, hangsUp}}},
 	{"", []step{{answerDelay, rings}, {300 * time.Millisecond, answers}}},
 }
 

@@ -18,6 +18,8 @@ const (
 	// read is dropped after losing that many events.
 	maxQueuedEvents = 100000
 	maxLostEvents   = 500
+	// maxKeptBuffer is the size up to which a written buffer is used again.
+	maxKeptBuffer = 8 << 20
 	// maxFrame is the 10 MiB that read_packet allows a command's head.
 	maxFrame = 10 << 20
 )
@@ -135,7 +137,7 @@ func (l *listener) write() {
 		if closed {
 			return
 		}
-		if cap(buf) > 1<<20 {
+		if cap(buf) > maxKeptBuffer {
 			buf = nil
 		}
 		spare = buf

@@ -1,0 +1,351 @@
+package simswitch_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/esl/simswitch"
+	"tandem/lab"
+)
+
+// script is what the caller of a conformance scene does after the answer.
+type script struct {
+	digits string
+	after  time.Duration
+	hangUp bool
+}
+
+// party is the caller of one call.
+type party interface{ hangUp(t *testing.T) }
+
+// rig is a switch that the scenes run against: the simulated one or a real FreeSWITCH with a real carrier.
+type rig interface {
+	login(t *testing.T) *client
+	callIn(t *testing.T, to string, s script) party
+	media() string
+}
+
+const conformanceDialplan = `<include>
+<context name="public">
+  <extension name="elsewhere">
+    <condition field="destination_number" expression="^(\+1555077)(\d\d)$">
+      <action application="transfer" data="moved_$2 XML second"/>
+    </condition>
+  </extension>
+  <extension name="nowhere">
+    <condition field="destination_number" expression="^\+1555078">
+      <action application="transfer" data="moved XML no_such_context"/>
+    </condition>
+  </extension>
+  <extension name="refused">
+    <condition field="destination_number" expression="^\+1555079">
+      <action application="respond" data="403 Source Not Invited"/>
+    </condition>
+  </extension>
+  <extension name="everything">
+    <condition field="destination_number" expression="^.+$">
+      <action application="park"/>
+    </condition>
+  </extension>
+</context>
+<context name="second">
+  <extension name="wrong token">
+    <condition field="${acl_token}" expression="^.+$">
+      <action application="respond" data="500"/>
+    </condition>
+  </extension>
+  <extension name="park">
+    <condition field="destination_number" expression="^moved_"/>
+    <condition field="${sip_network_ip}" expression="^127[.]0[.]0[.]1$">
+      <action application="park"/>
+    </condition>
+  </extension>
+</context>
+</include>
+`
+
+func conformanceFiles(proxy string) map[string]string {
+	return map[string]string{
+		"tandem/dialplan/public.xml": conformanceDialplan,
+		"tandem/gateways/carrier.xml": `<include>
+  <gateway name="carrier">
+    <param name="username" value="` + lab.CarrierUsername + `"/>
+    <param name="password" value="` + lab.CarrierPassword + `"/>
+    <param name="realm" value="` + lab.CarrierRealm + `"/>
+    <param name="proxy" value="` + proxy + `"/>
+    <param name="register" value="true"/>
+  </gateway>
+</include>
+`,
+	}
+}
+
+// simulatedRig is the simulated switch, in real time like the other.
+type simulatedRig struct {
+	sw  *simswitch.Switch
+	dir string
+}
+
+func newSimulatedRig(t *testing.T) rig {
+	t.Helper()
+	dir := layOut(t, conformanceFiles("127.0.0.1:5090"))
+	r := &simulatedRig{sw: start(t, simswitch.Config{ConfDir: dir}), dir: filepath.Join(dir, "tandem", "media")}
+	awaitGateway(t, r.login(t), "carrier", "REGED")
+	return r
+}
+
+func (r *simulatedRig) media() string { return r.dir }
+
+func (r *simulatedRig) login(t *testing.T) *client { return login(t, r.sw.Addr(), password) }
+
+func (r *simulatedRig) callIn(t *testing.T, to string, s script) party {
+	t.Helper()
+	call := simswitch.IncomingCall{From: "+15559876", To: to, Digits: s.digits, DigitsAfter: s.after, DigitsEvery: 480 * time.Millisecond}
+	if s.hangUp {
+		call.HangupAfter = s.after
+	}
+	uuid, err := r.sw.CallIn(call)
+	require.NoError(t, err)
+	return simulatedParty{r.sw.Caller(uuid)}
+}
+
+type simulatedParty struct{ *simswitch.Caller }
+
+func (p simulatedParty) hangUp(t *testing.T) { require.NoError(t, p.Hangup()) }
+
+// realRig is a FreeSWITCH with freeswitch-conf, and a second one as the carrier.
+type realRig struct {
+	node    *lab.Node
+	carrier *lab.Carrier
+	dir     string
+}
+
+func newRealRig(t *testing.T) rig {
+	t.Helper()
+	r := &realRig{node: lab.StartNode(t, lab.Options{}), carrier: lab.StartCarrier(t)}
+	for name, content := range conformanceFiles(r.carrier.SIPAddr) {
+		write(t, r.node.ConfDir, name, content)
+	}
+	r.dir = filepath.Join(r.node.ConfDir, "tandem", "media")
+	c := r.login(t)
+	require.Equal(t, "+OK [Success]\n", c.api("reloadxml"))
+	require.Contains(t, c.api("sofia profile external rescan"), "+OK scan complete")
+	awaitGateway(t, c, "carrier", "REGED")
+	return r
+}
+
+func (r *realRig) media() string { return r.dir }
+
+func (r *realRig) login(t *testing.T) *client { return login(t, r.node.ESLAddr, r.node.Password) }
+
+func (r *realRig) callIn(t *testing.T, to string, s script) party {
+	t.Helper()
+	app := lab.AppPark
+	switch {
+	case s.hangUp:
+		app = lab.HangsUp(s.after)
+	case s.digits != "":
+		app = lab.Types(s.after, s.digits)
+	}
+	leg, err := r.carrier.Call(context.Background(), lab.Caller{From: "+15559876", To: to, NodeSIP: r.node.SIPAddr, App: app})
+	require.NoError(t, err)
+	return realParty{leg}
+}
+
+type realParty struct{ *lab.Leg }
+
+func (p realParty) hangUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(t, p.HangUp(ctx))
+}
+
+// take is one run of a scene on one rig.
+type take struct {
+	t      *testing.T
+	rig    rig
+	cl     *client
+	to     string
+	a      string
+	caller party
+	legs   []string
+	notes  []string
+	steps  int
+}
+
+const conformanceEvents = "event json CHANNEL_CREATE CHANNEL_STATE CHANNEL_PROGRESS CHANNEL_PROGRESS_MEDIA CHANNEL_ORIGINATE CHANNEL_OUTGOING " +
+	"CHANNEL_ANSWER CHANNEL_PARK CHANNEL_UNPARK CHANNEL_EXECUTE CHANNEL_EXECUTE_COMPLETE CHANNEL_BRIDGE CHANNEL_UNBRIDGE CHANNEL_HANGUP " +
+	"CHANNEL_HANGUP_COMPLETE CHANNEL_DESTROY DTMF RECORD_START RECORD_STOP PLAYBACK_START PLAYBACK_STOP BACKGROUND_JOB"
+
+func newTake(t *testing.T, r rig, to string) *take {
+	t.Helper()
+	k := &take{t: t, rig: r, to: to, cl: r.login(t)}
+	require.Equal(t, "+OK event listener enabled json", k.cl.command(conformanceEvents))
+	return k
+}
+
+// call lets a call come in and waits until it is parked.
+func (k *take) call(s script) {
+	k.t.Helper()
+	k.ring(s)
+	k.await("CHANNEL_PARK", named("CHANNEL_PARK", k.a))
+}
+
+// ring lets a call come in.
+func (k *take) ring(s script) {
+	k.t.Helper()
+	k.caller = k.rig.callIn(k.t, k.to, s)
+	e := k.cl.await("CHANNEL_CREATE", func(e map[string]string) bool {
+		return e["Event-Name"] == "CHANNEL_CREATE" && e["Caller-Destination-Number"] == k.to
+	})
+	k.a = e["Unique-ID"]
+	k.legs = append(k.legs, k.a)
+}
+
+func (k *take) await(what string, m match) map[string]string {
+	k.t.Helper()
+	return k.cl.await(what, m)
+}
+
+// start sends an application without waiting for its end, and returns its id.
+func (k *take) start(app, arg string) string {
+	k.t.Helper()
+	k.steps++
+	id := fmt.Sprintf("tandem-%s-%d", k.to, k.steps)
+	k.cl.execute(k.a, id, app, arg)
+	return id
+}
+
+// run sends an application and waits for its end.
+func (k *take) run(app, arg string) map[string]string {
+	k.t.Helper()
+	id := k.start(app, arg)
+	return k.await("the end of "+app, completed(id))
+}
+
+func (k *take) running(id string) {
+	k.t.Helper()
+	k.await("the start of "+id, func(e map[string]string) bool {
+		return e["Event-Name"] == "CHANNEL_EXECUTE" && e["Application-UUID"] == id
+	})
+}
+
+// api notes an API command's answer.
+func (k *take) api(line string) string {
+	k.t.Helper()
+	reply := k.cl.api(line)
+	k.notes = append(k.notes, "api "+k.translate(line)+" -> "+strings.TrimSpace(k.translate(reply)))
+	return reply
+}
+
+func (k *take) kill() {
+	k.t.Helper()
+	k.api("uuid_kill " + k.a + " NORMAL_CLEARING")
+	k.ended(k.a)
+}
+
+func (k *take) ended(uuid string) {
+	k.t.Helper()
+	k.await("the end", func(e map[string]string) bool {
+		return e["Event-Name"] == "CHANNEL_STATE" && e["Channel-State"] == "CS_DESTROY" && e["Unique-ID"] == uuid
+	})
+}
+
+// leg waits for a leg that was dialled to a number, and keeps it for the transcript.
+func (k *take) leg(number string) string {
+	k.t.Helper()
+	e := k.await("a leg to "+number, func(e map[string]string) bool {
+		return e["Event-Name"] == "CHANNEL_OUTGOING" && e["Caller-Destination-Number"] == number &&
+			e["Other-Leg-Unique-ID"] == k.a
+	})
+	k.legs = append(k.legs, e["Unique-ID"])
+	return e["Unique-ID"]
+}
+
+// originate places a call through the carrier and notes the job's result. The caller waits for what it needs.
+func (k *take) originate(number, vars string) {
+	k.t.Helper()
+	k.a = fmt.Sprintf("00000000-0000-4000-8000-%012d", time.Now().UnixNano()%1e12)
+	job := k.a[:8] + "-job-" + number
+	k.legs = append(k.legs, k.a)
+	line := fmt.Sprintf("bgapi originate {origination_uuid=%s,origination_caller_id_number=+15550100,tandem_call_id=call_demo%s}sofia/gateway/carrier/%s &park()\nJob-UUID: %s\n\n",
+		k.a, vars, number, job)
+	k.cl.send(line)
+	require.Equal(k.t, job, k.cl.reply().head["Job-UUID"])
+}
+
+func (k *take) job() {
+	k.t.Helper()
+	e := k.await("the job's end", func(e map[string]string) bool {
+		return e["Event-Name"] == "BACKGROUND_JOB" && strings.Contains(e["Job-Command-Arg"], k.a)
+	})
+	k.notes = append(k.notes, "job "+e["Job-Command"]+" -> "+strings.TrimSpace(k.translate(e["_body"])))
+}
+
+func (k *take) translate(s string) string {
+	for i, uuid := range k.legs {
+		s = strings.ReplaceAll(s, uuid, fmt.Sprintf("<leg %d>", i+1))
+	}
+	return strings.ReplaceAll(s, k.rig.media(), "<media>")
+}
+
+// transcript is what a controller sees of a scene: the events of each leg in their order with what it reads from them, and
+// the answers to its commands.
+func (k *take) transcript(loose []string, racy bool) string {
+	var out strings.Builder
+	for i, uuid := range k.legs {
+		fmt.Fprintf(&out, "== leg %d\n", i+1)
+		for _, e := range k.cl.of(uuid) {
+			name := e["Event-Name"]
+			if name == "CHANNEL_STATE" && racy {
+				continue
+			}
+			if name == "CHANNEL_STATE" {
+				fmt.Fprintf(&out, "%s %s\n", name, e["Channel-State"])
+				continue
+			}
+			fmt.Fprintf(&out, "%s\n", name)
+			for _, h := range conformanceHeaders {
+				if value, ok := e[h]; ok && !contains(loose, h) && !(racy && h == "Channel-State") {
+					fmt.Fprintf(&out, "    %s: %s\n", h, scrubTo(k.translate(value), k.to))
+				}
+			}
+		}
+	}
+	out.WriteString("== replies\n")
+	for _, note := range k.notes {
+		out.WriteString(scrubTo(note, k.to) + "\n")
+	}
+	return out.String()
+}
+
+func contains(list []string, s string) bool {
+	for _, item := range list {
+		if item == s {
+			return true
+		}
+	}
+	return false
+}
+
+func scrubTo(s, to string) string { return strings.ReplaceAll(scrub(s), to, "<to>") }
+
+// conformanceHeaders are the headers that the controller reads and that do not tell a time, an address or a chance.
+var conformanceHeaders = []string{
+	"Channel-State", "Channel-Call-State", "Call-Direction", "Answer-State", "Hangup-Cause", "Application", "Application-Data",
+	"Application-Response", "Caller-Caller-ID-Number", "Caller-Destination-Number", "Caller-Context", "Other-Type",
+	"Other-Leg-Destination-Number", "Other-Leg-Unique-ID", "Playback-File-Path", "Playback-File-Type", "Playback-Status", "DTMF-Digit",
+	"Record-File-Path", "variable_sip_network_ip", "variable_sip_term_status", "variable_sip_invite_failure_status",
+	"variable_sip_invite_failure_phrase", "variable_proto_specific_hangup_cause", "variable_hangup_cause", "variable_hangup_cause_q850",
+	"variable_sip_hangup_disposition", "variable_originate_disposition", "variable_DIALSTATUS", "variable_last_bridge_hangup_cause",
+	"variable_last_bridge_proto_specific_hangup_cause", "variable_bridge_hangup_cause", "variable_originate_failed_cause", "variable_bridge_uuid",
+	"variable_gathered", "variable_gathered_invalid", "variable_read_result", "variable_read_terminator_used",
+	"variable_playback_terminator_used", "variable_current_application_response", "variable_digits_dialed", "variable_tandem_call_id",
+	"variable_silence_hits_exhausted", "variable_record_completion_cause", "variable_endpoint_disposition",
+}
