@@ -212,20 +212,13 @@ func (s *Switch) sendDTMF(c *channel, data string) bool {
 // runOnAnswer runs what execute_on_answer, and every variable whose name begins with it, names (switch_channel.c,
 // switch_channel_execute_on). It runs on the session goroutine, once per answer.
 func (c *channel) runOnAnswer() {
-	const prefix = "execute_on_answer"
 	c.mu.Lock()
 	if !c.answered || c.onAnswerDone {
 		c.mu.Unlock()
 		return
 	}
 	c.onAnswerDone = true
-	var lines []string
-	for i := range c.vars {
-		name := c.vars[i].name[len(sessionHeaderPrefix):]
-		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-			lines = append(lines, c.vars[i].value)
-		}
-	}
+	lines := c.onAnswerLocked()
 	c.mu.Unlock()
 	for _, line := range lines {
 		name, data, found := strings.Cut(line, "::")
@@ -236,6 +229,20 @@ func (c *channel) runOnAnswer() {
 	}
 	c.mu.Lock()
 	c.settled = true
+	if c.cause == causeNone {
+		c.callStateLocked(callActive)
+	}
 	c.touchLocked()
 	c.mu.Unlock()
+}
+
+func (c *channel) onAnswerLocked() []string {
+	const prefix = "execute_on_answer"
+	var lines []string
+	for i := range c.vars {
+		if hasPrefixFold(c.vars[i].name[len(sessionHeaderPrefix):], prefix) {
+			lines = append(lines, c.vars[i].value)
+		}
+	}
+	return lines
 }

@@ -239,6 +239,7 @@ func (c *channel) unbridge(peer *channel) {
 	peer.mu.Unlock()
 	c.mu.Lock()
 	c.setLocked("bridge_to", "")
+	c.setLocked("bridge_hangup_cause", ended.String())
 	c.fireLocked(evUnbridge, fromBridge, header{"Bridge-A-Unique-ID", c.uuid}, header{"Bridge-B-Unique-ID", peer.uuid})
 	c.partner = nil
 	after := isTrue(c.variableLocked("hangup_after_bridge"))
@@ -258,7 +259,6 @@ func (c *channel) learn(gone *channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setLocked("last_bridge_hangup_cause", why.String())
-	c.setLocked("bridge_hangup_cause", why.String())
 	if proto == "" {
 		return
 	}

@@ -166,8 +166,11 @@ func (c *channel) answer() bool {
 	c.progressVarsLocked()
 	c.mediaVarsLocked("")
 	c.fireLocked(evAnswer, fromAnswer)
-	c.callStateLocked(callActive)
 	c.setLocked("endpoint_disposition", "ANSWER")
+	// What execute_on_answer names still sees the state before; runOnAnswer sets it then.
+	if len(c.onAnswerLocked()) == 0 {
+		c.callStateLocked(callActive)
+	}
 	if c.script != nil {
 		c.script.answered()
 	}
