@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// pollsPerCompare is how many polls may trust that nobody else changed a node's files.
+const pollsPerCompare = 10
+
 // follow applies changes and polls until ctx ends.
 func (s *Syncer) follow(ctx context.Context) {
 	poll := time.NewTicker(s.interval)
@@ -32,10 +35,28 @@ func (s *Syncer) follow(ctx context.Context) {
 			took = s.syncAll(ctx)
 			s.pollAll(ctx)
 		case <-poll.C:
-			took = s.syncAll(ctx)
+			if s.due(ctx) {
+				took = s.syncAll(ctx)
+			}
 			s.pollAll(ctx)
 		}
 	}
+}
+
+// due tells whether a poll has to render: the database changed (in another process, since our own says so), a node is behind,
+// or it is time to look at the files again.
+func (s *Syncer) due(ctx context.Context) bool {
+	s.polls++
+	if s.polls >= pollsPerCompare {
+		return true
+	}
+	for _, n := range s.current() {
+		if !n.settled.Load() || n.renewed.Load() {
+			return true
+		}
+	}
+	revision, err := s.store.RoutingRevision(ctx)
+	return err != nil || revision != s.revision // rendering will tell what is wrong with the database
 }
 
 func (s *Syncer) current() []*node {
@@ -56,13 +77,19 @@ func (s *Syncer) syncAll(ctx context.Context) time.Duration {
 		return 0
 	}
 	began := time.Now()
-	rendering, err := s.render(ctx)
+	revision, err := s.store.RoutingRevision(ctx) // before the rows: what changes while they are read is seen the next time
+	var rendering *Rendering
+	if err == nil {
+		rendering, err = s.render(ctx)
+	}
 	if err != nil {
+		s.revision = ""
 		if ctx.Err() == nil {
 			s.logger.Error("dialplan not rendered, nothing changed", "error", err)
 		}
 		return time.Since(began)
 	}
+	s.revision, s.polls = revision, 0
 	s.complain(rendering.Problems)
 	var all sync.WaitGroup
 	for _, n := range nodes {

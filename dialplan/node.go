@@ -48,6 +48,7 @@ type node struct {
 	profile string
 
 	renewed atomic.Bool // connected again
+	settled atomic.Bool // files and switch were as they should be after the last synchronisation
 
 	mu      sync.Mutex // one synchronisation at a time
 	gone    bool       // removed: the files are no longer ours to write
@@ -72,6 +73,7 @@ func (n *node) sync(ctx context.Context, rendering *Rendering) (Report, error) {
 		err = n.tell(ctx, todo, &report)
 	}
 	report.Took = time.Since(began)
+	n.settled.Store(err == nil && !report.Pending)
 	if err != nil {
 		return report, fmt.Errorf("synchronise node %q: %w", n.id, err)
 	}

@@ -3,6 +3,7 @@ package dialplan
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -112,6 +113,12 @@ func (f *fakeStore) AllDIDs(_ context.Context, fn func([]models.DID) error) erro
 		}
 	}
 	return nil
+}
+
+func (f *fakeStore) RoutingRevision(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprint(f.trunks, f.dids), f.err
 }
 
 func (f *fakeStore) SaveGatewayStatus(_ context.Context, statuses []models.GatewayStatus) error {

@@ -22,6 +22,7 @@ var ErrUnknownNode = errors.New("dialplan: node is not known")
 type Store interface {
 	AllTrunks(ctx context.Context) ([]models.Trunk, error)
 	AllDIDs(ctx context.Context, fn func([]models.DID) error) error
+	RoutingRevision(ctx context.Context) (string, error)
 	SaveGatewayStatus(ctx context.Context, statuses []models.GatewayStatus) error
 	Now() time.Time
 }
@@ -33,7 +34,7 @@ type Config struct {
 	Profile   string         // SIP profile of the gateways; "external" when empty
 	Logger    *slog.Logger
 	Coalesce  time.Duration // how long changes gather before they are applied; 200 ms when zero
-	Poll      time.Duration // how often the database and the gateways are looked at unasked; 30 s when zero
+	Poll      time.Duration // how often database and gateways are looked at unasked, and every tenth time the files; 30 s when zero
 	Timeout   time.Duration // limit of one synchronisation of one node; 2 min when zero
 }
 
@@ -51,7 +52,10 @@ type Syncer struct {
 	changed   chan struct{}
 	reported  chan struct{}
 
-	complained []Problem // by follow only
+	// By follow only.
+	complained []Problem
+	revision   string // of the database when all nodes were last synchronised
+	polls      int    // since then
 
 	mu    sync.Mutex
 	nodes map[string]*node

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,6 +66,38 @@ func TestPollFindsWhatAnotherProcessChanged(t *testing.T) {
 		control.heard()
 		store.set(func(f *fakeStore) { f.trunks = []models.Trunk{inbound("trunk_1", "cust_a", "203.0.113.1", "")} })
 		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"reloadacl"}, control.heard())
+		s.Stop()
+	})
+}
+
+func TestPollReadsRowsOnlyWhenThereIsReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		s, control := started(t, store, nil)
+		control.heard()
+		reads := store.reads
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, reads, store.reads)
+
+		file := filepath.Join(s.current()[0].folder.root, entryPath)
+		require.NoError(t, os.WriteFile(file, []byte("spoilt by hand"), 0o600))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, reads+1, store.reads)
+		require.Equal(t, []string{"reloadxml"}, control.heard())
+
+		// A switch that could not be told is told at the next poll.
+		control.set(func(f *fakeSwitch) { f.fail["reloadacl"] = errXML })
+		store.set(func(f *fakeStore) { f.trunks = []models.Trunk{inbound("trunk_1", "cust_a", "203.0.113.1", "")} })
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		require.Empty(t, control.heard())
+		control.set(func(f *fakeSwitch) { delete(f.fail, "reloadacl") })
+		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"reloadacl"}, control.heard())
 		s.Stop()
