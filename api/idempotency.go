@@ -100,8 +100,8 @@ func replay(r *request, store *models.Store) (*models.IdempotentResponse, error)
 }
 
 // orReplay answers a failed request: a concurrent twin may have been the cause and have succeeded meanwhile, in which case
-// its answer is the right one. It looks inside a transaction, which waits for the twin's to commit: a failure may be known
-// before that.
+// its answer is the right one. It looks inside a transaction: on SQLite, where transactions share a commit, this failure may
+// be known before the twin's success is committed, and a transaction waits for that.
 func (s *Server) orReplay(c *fiber.Ctx, r *request, failure error) error {
 	var stored *models.IdempotentResponse
 	err := s.store.InTx(r.ctx, func(tx *models.Store) (err error) {

@@ -31,7 +31,7 @@ func TestCallsAreRefusedByTheManager(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, manager.Start(t.Context()))
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 			defer cancel()
 			require.NoError(t, manager.Stop(ctx))
 		})
