@@ -23,13 +23,16 @@ func TestAnswerURLFailuresEndTheCallAndAreTold(t *testing.T) {
 		attempts int
 		data     map[string]any
 	}{
-		"500":        {status(500), 1, map[string]any{"status": 500.0}},
-		"404":        {status(404), 1, map[string]any{"status": 404.0}},
-		"503":        {status(503), 2, map[string]any{"status": 503.0}},
-		"429":        {status(429), 2, map[string]any{"status": 429.0}},
-		"502":        {status(502), 2, map[string]any{"status": 502.0}},
-		"504":        {status(504), 2, map[string]any{"status": 504.0}},
-		"redirect":   {func(w http.ResponseWriter, _ asked) { w.Header().Set("Location", "/other"); w.WriteHeader(302) }, 1, map[string]any{"status": 302.0}},
+		"500": {status(500), 1, map[string]any{"status": 500.0}},
+		"404": {status(404), 1, map[string]any{"status": 404.0}},
+		"503": {status(503), 2, map[string]any{"status": 503.0}},
+		"429": {status(429), 2, map[string]any{"status": 429.0}},
+		"502": {status(502), 2, map[string]any{"status": 502.0}},
+		"504": {status(504), 2, map[string]any{"status": 504.0}},
+		"redirect": {func(w http.ResponseWriter, _ asked) {
+			w.Header().Set("Location", "/other")
+			w.WriteHeader(http.StatusFound)
+		}, 1, map[string]any{"status": 302.0}},
 		"not JSON":   {reply(`<Response/>`), 1, map[string]any{"status": 200.0, "code": "invalid_actions"}},
 		"bad action": {reply(`[{"action":"answer"},{"action":"say"}]`), 1, map[string]any{"code": "invalid_actions", "index": 1.0, "action": "say", "field": "text"}},
 		"too large":  {reply(`[{"action":"say","text":"` + strings.Repeat("x", 70_000) + `"}]`), 1, map[string]any{"status": 200.0}},
@@ -130,7 +133,7 @@ func TestLoopGuard(t *testing.T) {
 	s.answers("/answer", func(w http.ResponseWriter, _ asked) {
 		n++
 		if n > 2*maxIdleFetches {
-			w.WriteHeader(204)
+			w.WriteHeader(http.StatusNoContent)
 			return
 		}
 		_, _ = fmt.Fprint(w, `[{"action":"pause","seconds":0.1},{"action":"redirect","url":"/answer"}]`)

@@ -3,6 +3,7 @@ package calls
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Who ended a call, as `hangup_source` tells.
@@ -155,6 +156,7 @@ type hangupFacts struct {
 	disposition string // sip_hangup_disposition: who sent BYE, CANCEL or the refusal
 	billed      int    // billable seconds
 	recordedMS  int    // length of the last recording on the channel
+	answeredAt  time.Time
 }
 
 // attributes is the part of an *esl.Event that facts are read from.
@@ -173,6 +175,7 @@ func readFacts(ev attributes) hangupFacts {
 	f.billed = max(0, number(ev.Variable("billsec")))
 	f.recordedMS = number(ev.Variable("record_ms"))
 	f.sip = sipStatus(ev)
+	f.answeredAt = microTime(ev.Get("Caller-Channel-Answered-Time"))
 	return f
 }
 

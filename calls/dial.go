@@ -140,7 +140,7 @@ func (s *session) bridge(a *actions.Dial, app esl.App) (*esl.Event, error) {
 	if !a.Record {
 		return s.execute(id, app)
 	}
-	tape, err := s.newRecording(false)
+	tape, err := s.newRecording()
 	if err != nil {
 		return nil, err
 	}

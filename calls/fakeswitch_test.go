@@ -26,7 +26,7 @@ type command struct {
 // fakeSwitch is a scripted switch. By default it behaves: it answers, plays to the end at once and hangs up when told.
 // A test changes what one application or command does through on.
 type fakeSwitch struct {
-	t       *testing.T
+	t       testing.TB
 	handler esl.Handler
 
 	mu       sync.Mutex
@@ -45,7 +45,7 @@ type fakeChannel struct {
 	headers   map[string]string
 }
 
-func newFakeSwitch(t *testing.T) *fakeSwitch {
+func newFakeSwitch(t testing.TB) *fakeSwitch {
 	return &fakeSwitch{t: t, channels: map[string]*fakeChannel{}, on: map[string]func(command) error{}, told: make(chan command, 4096)}
 }
 
@@ -283,6 +283,11 @@ func (f *fakeSwitch) Dump(_ context.Context, channel string) (*esl.Event, error)
 	headers := map[string]string{"Event-Name": "CHANNEL_DATA", "Unique-ID": channel}
 	if ch != nil {
 		headers["Call-Direction"] = ch.direction
+		headers["Answer-State"] = "ringing"
+		if ch.answered {
+			headers["Answer-State"] = "answered"
+			headers["Caller-Channel-Answered-Time"] = strconv.FormatInt(time.Now().UnixMicro(), 10)
+		}
 		for k, v := range ch.headers {
 			headers[k] = v
 		}

@@ -108,6 +108,13 @@ func (s *session) awaitJobHangup() error {
 
 // finish writes the call's end: the last word of the switch, the money and the one terminal event, in one transaction.
 func (s *session) finish() error {
+	if !s.answered && !s.facts.answeredAt.IsZero() {
+		// The answer was lost with a connection; the end remembers it.
+		s.answered = true
+		if err := s.move(onAnswer, func(call *models.Call) { call.AnsweredAt = &s.facts.answeredAt }); err != nil {
+			return err
+		}
+	}
 	end := s.conclude()
 	now := s.m.cfg.Now()
 	tapes := s.closeTapes(now)

@@ -119,6 +119,10 @@ func (s *session) setVariables(variables map[string]string) {
 
 // follow goes on after an action: with the next one, or with what the application says to its result.
 func (s *session) follow(action actions.Action, out outcome) error {
+	if out.result == nil && out.ask == nil && action.Meta().ResultURL != "" {
+		// A verb that has no result of its own still reports that it is done.
+		out.result = map[string]any{"outcome": "done"}
+	}
 	if out.result != nil {
 		out.result["action"] = action.Verb()
 		out.result["index"] = s.flow.index - 1

@@ -87,10 +87,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 	s.app, s.flow.gateway = app, trunk.GatewayName
 	s.setCall(call)
 	if err := m.register(s); err != nil {
-		if errors.Is(err, ErrStopping) {
-			return nil, ErrNoNode
-		}
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNoNode, err)
 	}
 	stored, err := m.insert(ctx, call, onCreate, func(tx *models.Store, call *models.Call) error {
 		if req.InTx == nil {

@@ -154,7 +154,7 @@ func TestCancelInEveryLiveState(t *testing.T) {
 			delete(s.sw.channels, c.channel)
 			s.sw.mu.Unlock()
 			started <- c
-			s.sw.script("kill", func(k command) error { return errNoChannel })
+			s.sw.script("kill", func(command) error { return errNoChannel })
 			time.AfterFunc(250*time.Millisecond, func() {
 				s.sw.mu.Lock()
 				s.sw.channels[c.channel] = saved

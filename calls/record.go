@@ -18,18 +18,17 @@ const silenceThreshold = 200
 
 // recording is a file that the switch writes.
 type recording struct {
-	row   models.Recording
-	whole bool // of the whole call, not of one action
+	row models.Recording
 }
 
 // newRecording names a file below the node's recordings folder. Nothing of the name is the customer's.
-func (s *session) newRecording(whole bool) (*recording, error) {
+func (s *session) newRecording() (*recording, error) {
 	dir := s.m.cfg.RecordingDir(s.node.row)
 	if err := os.MkdirAll(dir, 0o777); err != nil { //nolint:gosec // the switch runs as another user and writes here
 		return nil, fmt.Errorf("make the recordings folder: %w", err)
 	}
 	id := models.NewID("rec_")
-	return &recording{whole: whole, row: models.Recording{
+	return &recording{row: models.Recording{
 		ID: id, CallID: s.call.ID, CustomerID: s.call.CustomerID, Path: filepath.Join(dir, id+".wav"), Format: "wav",
 		Status: models.RecordingRunning,
 	}}, nil
@@ -49,7 +48,7 @@ func (s *session) announce(tape *recording) error {
 
 // recordCall records the whole call from now on.
 func (s *session) recordCall() error {
-	tape, err := s.newRecording(true)
+	tape, err := s.newRecording()
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func (s *session) recordCall() error {
 
 // doRecord records the caller into a file of its own.
 func (s *session) doRecord(a *actions.Record) (outcome, error) {
-	tape, err := s.newRecording(false)
+	tape, err := s.newRecording()
 	if err != nil {
 		return outcome{}, err
 	}

@@ -75,9 +75,15 @@ func (n *node) endOrphan(ctx context.Context, call *models.Call, present, restar
 		}
 		present = alive
 	}
+	tapes, err := n.runningTapes(ctx, call)
+	if err != nil {
+		log.Error("recordings of an orphan call not read", "error", err)
+		return
+	}
 	if present && !restarted {
 		s := newSession(n, call.ChannelID)
 		s.adopted = true
+		s.tapes = tapes
 		s.answered = call.Status == StatusInProgress
 		s.setCall(call)
 		s.ask(intent{reason: ReasonControllerRestarted, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
@@ -95,9 +101,18 @@ func (n *node) endOrphan(ctx context.Context, call *models.Call, present, restar
 		// Nobody watched: the last moment at which the call is known to have lived is its last change.
 		end.billed = billable(call, call.UpdatedAt)
 	}
-	err := n.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+	now := n.m.cfg.Now()
+	for _, tape := range tapes {
+		tape.close(now, 0)
+	}
+	err = n.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		ended := *call
-		return n.m.end(ctx, tx, &ended, end, n.m.cfg.Now())
+		for _, tape := range tapes {
+			if err := tape.save(ctx, tx, &ended); err != nil {
+				return err
+			}
+		}
+		return n.m.end(ctx, tx, &ended, end, now)
 	})
 	switch {
 	case errors.Is(err, models.ErrStale):
@@ -144,10 +159,45 @@ func (s *session) handleUp(up nodeUp) error {
 			return err
 		}
 	}
+	if !s.answered || !s.parked {
+		if err := s.catchUp(); err != nil {
+			return err
+		}
+	}
 	if s.running != "" && s.completed == nil && s.marker == "" {
 		return s.mark()
 	}
 	return nil
+}
+
+// catchUp asks the switch whether the channel was answered while nobody listened. An outbound channel that is answered runs
+// park, the only application that it was originated with.
+func (s *session) catchUp() error {
+	var state *esl.Event
+	err := s.order("read the channel", func(ctx context.Context) (err error) {
+		state, err = s.node.sw.Dump(ctx, s.channel)
+		return err
+	})
+	if err != nil || state.Get("Answer-State") != "answered" {
+		return err
+	}
+	s.parked = true
+	return s.handleAnswer(microTime(state.Get("Caller-Channel-Answered-Time")))
+}
+
+// runningTapes are the recordings of a call that an earlier controller began.
+func (n *node) runningTapes(ctx context.Context, call *models.Call) ([]*recording, error) {
+	rows, err := n.m.cfg.Store.RecordingsOfCall(ctx, call.CustomerID, call.ID)
+	if err != nil {
+		return nil, err
+	}
+	var tapes []*recording
+	for _, row := range rows {
+		if row.Status == models.RecordingRunning {
+			tapes = append(tapes, &recording{row: row})
+		}
+	}
+	return tapes, nil
 }
 
 // confirm asks the switch whether the channel lives, twice when it says no: an originate that it has just taken may not

@@ -40,6 +40,37 @@ func TestReconnectGoesOnWithTheCall(t *testing.T) {
 	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{call.Status, call.Reason})
 }
 
+func TestReconnectFindsTheCallAnswered(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"pause"}]`))
+	s.sw.script("originate", func(command) error { return nil })
+	s.create()
+	c := s.sw.await("originate")
+	s.sw.handler.HandleDown(errors.New("reset"))
+	s.sw.mu.Lock()
+	s.sw.channels[c.channel].answered = true // and its events are lost
+	s.sw.mu.Unlock()
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{row(c.channel, "outbound", "park")}})
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{call.Status, call.Reason})
+	require.Equal(t, []string{"call.created", "call.answered", "call.completed"}, s.kinds(call.ID))
+}
+
+func TestEndRemembersALostAnswer(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.sw.script("originate", func(c command) error {
+		s.sw.hangup(c.channel, "NORMAL_CLEARING", "Caller-Channel-Answered-Time", microseconds(time.Now()), "variable_sip_hangup_disposition", "recv_bye")
+		return nil
+	})
+	s.create()
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonCalleeHangup}, []any{call.Status, call.Reason})
+	require.EqualValues(t, outboundPrice, call.CostMicros)
+	require.Equal(t, []string{"call.created", "call.answered", "call.completed"}, s.kinds(call.ID))
+}
+
 func TestReconnectFindsTheChannelGone(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
@@ -130,6 +161,11 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 		gone := add(StatusInProgress, false)
 		dialing := add(StatusDialing, false)
 		alive := add(StatusInProgress, true)
+		for _, call := range []*models.Call{gone, alive} {
+			require.NoError(t, store.SaveRecording(t.Context(), &models.Recording{
+				CallID: call.ID, CustomerID: s.customer.ID, Path: "/nowhere.wav", Format: "wav", Status: models.RecordingRunning,
+			}))
+		}
 		// A channel of a call that has ended, one that is nobody's, and one that arrived while nobody listened.
 		ended := s.create()
 		s.answers("/answer", status(204))
@@ -162,6 +198,11 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 			require.NoError(t, err)
 			s.checkEnded(call)
 			require.Equal(t, []any{want.status, want.reason}, []any{call.Status, call.Reason})
+			rows, err := store.RecordingsOfCall(t.Context(), s.customer.ID, call.ID)
+			require.NoError(t, err)
+			for _, row := range rows {
+				require.Equal(t, models.RecordingFailed, row.Status, "no recording is left running")
+			}
 			require.InDelta(t, want.billed, call.BilledSeconds, 1)
 		}
 		call, err := store.CallByChannel(t.Context(), parked)

@@ -46,7 +46,7 @@ type asked struct {
 
 // scene is a manager with one fake node and one customer whose application answers from a script.
 type scene struct {
-	t        *testing.T
+	t        testing.TB
 	store    *models.Store
 	manager  *Manager
 	sw       *fakeSwitch
@@ -84,7 +84,7 @@ func newScene(t *testing.T, store *models.Store, edit ...func(*Config)) *scene {
 }
 
 // newStage is a scene whose manager is yet to be started.
-func newStage(t *testing.T, store *models.Store) *scene {
+func newStage(t testing.TB, store *models.Store) *scene {
 	t.Helper()
 	s := &scene{
 		t: t, store: store, sw: newFakeSwitch(t), ended: make(chan models.Call, 4096), replies: map[string][]func(http.ResponseWriter, asked){},

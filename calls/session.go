@@ -202,7 +202,7 @@ func (s *session) handleEvent(ev *esl.Event) error {
 	case eventProgress, eventProgressMedia:
 		return s.move(onProgress, nil)
 	case eventAnswer:
-		return s.handleAnswer(ev)
+		return s.handleAnswer(ev.Time())
 	case eventPark:
 		s.parked = true
 	case eventExecuteComplete:
@@ -218,12 +218,11 @@ func (s *session) handleEvent(ev *esl.Event) error {
 }
 
 // handleAnswer makes the call in_progress and starts what begins with the answer.
-func (s *session) handleAnswer(ev *esl.Event) error {
+func (s *session) handleAnswer(at time.Time) error {
 	if s.answered {
 		return nil
 	}
 	s.answered = true
-	at := ev.Time()
 	if now := s.m.cfg.Now(); at.IsZero() || at.After(now) {
 		at = now
 	}

@@ -22,9 +22,11 @@ import (
 // live is a scene on a switch that speaks the Event Socket, simulated or real, behind the real client.
 type live struct {
 	*scene
-	esl *esl.Node
+	esl   *esl.Node
+	relay *relay
+	sim   *simswitch.Switch // nil on a real one
 	// callIn lets a call in that, once answered, waits and then types digits or hangs up.
-	callIn func(t *testing.T, to, digits string, after, hangupAfter time.Duration)
+	callIn func(t testing.TB, to, digits string, after, hangupAfter time.Duration)
 }
 
 // onSwitches runs fn on a simulated switch and, where there is one, on a real FreeSWITCH with a carrier.
@@ -40,7 +42,7 @@ func onSwitches(t *testing.T, fn func(t *testing.T, l *live)) {
 	})
 }
 
-func newSimulated(t *testing.T, store *models.Store, speed float64) *live {
+func newSimulated(t testing.TB, store *models.Store, speed float64, edit ...func(*Config)) *live {
 	t.Helper()
 	s := newStage(t, store)
 	layOut(t, s.node.ConfDir, s.trunk.GatewayName, "127.0.0.1:5080")
@@ -48,8 +50,9 @@ func newSimulated(t *testing.T, store *models.Store, speed float64) *live {
 	require.NoError(t, err)
 	require.NoError(t, sim.Start())
 	t.Cleanup(func() { require.NoError(t, sim.Close()) })
-	l := connect(t, s, sim.Addr(), "secret")
-	l.callIn = func(t *testing.T, to, digits string, after, hangupAfter time.Duration) {
+	l := connect(t, s, sim.Addr(), "secret", edit...)
+	l.sim = sim
+	l.callIn = func(t testing.TB, to, digits string, after, hangupAfter time.Duration) {
 		t.Helper()
 		_, err := sim.CallIn(simswitch.IncomingCall{From: "+15559876543", To: to, Digits: digits, DigitsAfter: after, HangupAfter: hangupAfter})
 		require.NoError(t, err)
@@ -67,7 +70,7 @@ func newReal(t *testing.T, store *models.Store) *live {
 	}})
 	s.node.ConfDir = node.ConfDir
 	l := connect(t, s, node.ESLAddr, node.Password)
-	l.callIn = func(t *testing.T, to, digits string, after, hangupAfter time.Duration) {
+	l.callIn = func(t testing.TB, to, digits string, after, hangupAfter time.Duration) {
 		t.Helper()
 		app := lab.AppEcho
 		switch {
@@ -82,32 +85,33 @@ func newReal(t *testing.T, store *models.Store) *live {
 }
 
 // connect puts a manager on a switch.
-func connect(t *testing.T, s *scene, addr, password string) *live {
+func connect(t testing.TB, s *scene, addr, password string, edit ...func(*Config)) *live {
 	t.Helper()
-	s.newManager(func(c *Config) { c.Providers = prefixes("127.0.0.0/8") })
+	s.newManager(append([]func(*Config){func(c *Config) { c.Providers = prefixes("127.0.0.0/8") }}, edit...)...)
 	handler := &relay{}
 	node, err := esl.NewNode(esl.Config{
 		Addr: addr, Password: password, Handler: handler, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	require.NoError(t, err)
+	l := &live{scene: s, esl: node, relay: handler}
 	handler.Handler = s.manager.AddNode(s.node, node)
 	require.NoError(t, node.Start(t.Context()))
 	// Last in, first out: the manager hangs up its calls while the node is still there.
 	t.Cleanup(node.Stop)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 		defer cancel()
 		require.NoError(t, s.manager.Stop(ctx))
 	})
 	require.NoError(t, node.WaitUp(t.Context()))
-	return &live{scene: s, esl: node}
+	return l
 }
 
 // relay is the handler of a node that is made before its handler.
 type relay struct{ esl.Handler }
 
 // layOut writes what the dialplan package writes for one gateway and for numbers that all go to the controller.
-func layOut(t *testing.T, confDir, gateway, proxy string) {
+func layOut(t testing.TB, confDir, gateway, proxy string) {
 	t.Helper()
 	for name, text := range map[string]string{
 		// Line by line: FreeSWITCH drops a line that holds an include tag, whatever else is on it.
@@ -206,7 +210,7 @@ func TestFreeSWITCHInboundGather(t *testing.T) {
 		l.answers("/answer", reply(`[{"action":"say","text":"Welcome!"},
 			{"action":"gather","id":"menu","max_digits":6,"timeout":10,"prompt":[{"action":"say","text":"It's time: type, please! Or don't."},{"action":"say","text":"Now."}],"result_url":"/digits"}]`))
 		l.answers("/digits", reply(`[{"action":"say","text":"Thank you"},{"action":"hangup"}]`))
-		l.callIn(t, l.did.NumberE164, "4321#", 2*time.Second, 0)
+		l.callIn(t, l.did.NumberE164, "4321#", 5*time.Second, 0)
 		call := l.end()
 		require.Equal(t, []any{StatusCompleted, ReasonCompleted, SourceActions}, []any{call.Status, call.Reason, call.HangupSource})
 		asks := l.requests()
