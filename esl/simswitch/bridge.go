@@ -217,7 +217,13 @@ func (c *channel) exchange(caller *channel) {
 		}
 		<-c.wake
 	}
+	caller.mu.Lock()
+	why := caller.cause
+	caller.mu.Unlock()
 	c.set("bridge_to", "")
+	if why != causeNone {
+		c.set("bridge_hangup_cause", why.String())
+	}
 }
 
 // unbridge ends the caller's side: the peer is hung up, its end is waited for, and the side that did not hang up first

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,56 +25,56 @@ type conformanceScene struct {
 
 var conformanceScenes = []conformanceScene{
 	{name: "answer and hang up", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.run("hangup", "NORMAL_CLEARING")
 		k.ended(k.a)
 	}},
 	{name: "refuse with a status", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("respond", "486 Busy Here")
 		k.ended(k.a)
 	}},
 	{name: "refuse with a cause", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("hangup", "CALL_REJECTED")
 		k.ended(k.a)
 	}},
 	{name: "refused by the dialplan", play: func(k *take) {
 		k.to = "+15550790" + k.to[len(k.to)-2:]
-		k.ring(script{})
+		k.ring()
 		k.ended(k.a)
 	}},
 	{name: "transferred to another context", play: func(k *take) {
 		k.to = "+155507799"
-		k.call(script{})
+		k.call()
 		k.kill()
 	}},
 	{name: "transferred to no context", play: func(k *take) {
 		k.to = "+1555078001"
-		k.ring(script{})
+		k.ring()
 		k.ended(k.a)
 	}},
 	{name: "ring, then answer", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("ring_ready", "")
 		k.run("answer", "")
 		k.kill()
 	}},
 	{name: "pre-answer, play, answer", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("pre_answer", "")
 		k.run("playback", "silence_stream://300")
 		k.run("answer", "")
 		k.kill()
 	}},
 	{name: "play to a call that nobody answered", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("playback", "silence_stream://300")
 		k.kill()
 	}},
 	{name: "play tones, a file and a missing file", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.run("playback", "tone_stream://%(200,100,440);loops=2")
 		k.run("playback", k.rig.media()+"/prompt.wav")
@@ -83,13 +82,16 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "play until the star", play: func(k *take) {
-		k.call(script{digits: "1*", after: 700 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
-		k.run("playback", "silence_stream://6000")
+		id := k.start("playback", "silence_stream://20000")
+		k.await("the playback", named("PLAYBACK_START", k.a))
+		k.caller.types(k.t, "1*")
+		k.await("its end", completed(id))
 		k.kill()
 	}},
 	{name: "play in a loop", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.cl.send("sendmsg " + k.a + "\ncall-command: execute\nexecute-app-name: playback\nexecute-app-arg: silence_stream://700\nloops: 2\nevent-uuid: tandem-loop\n\n")
 		require.Equal(k.t, "+OK", k.cl.reply().head["Reply-Text"])
@@ -97,67 +99,71 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "speak", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.run("speak", "flite|slt|Hello from tandem")
 		k.kill()
 	}},
 	{name: "gather with a terminator", play: func(k *take) {
-		k.call(script{digits: "4321#", after: 1200 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
-		k.run("play_and_get_digits", `1 8 1 5000 # silence_stream://4000 silence_stream://1 gathered \d+ 3000`)
+		k.gather(`1 8 1 5000 # silence_stream://20000 silence_stream://1 gathered \d+ 3000`, "4321#")
 		k.kill()
 	}},
 	{name: "gather the greatest number", play: func(k *take) {
-		k.call(script{digits: "12", after: 700 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
-		k.run("play_and_get_digits", `2 2 1 5000 # silence_stream://6000 silence_stream://1 gathered \d+ 3000`)
+		k.gather(`2 2 1 5000 # silence_stream://20000 silence_stream://1 gathered \d+ 3000`, "12")
 		k.kill()
 	}},
 	{name: "gather nothing", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.run("play_and_get_digits", `1 4 1 1200 # silence_stream://100 silence_stream://1 gathered \d+ 1000`)
 		k.kill()
 	}},
 	{name: "gather too little", play: func(k *take) {
-		k.call(script{digits: "12", after: 500 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
-		k.run("play_and_get_digits", `4 8 1 3000 # silence_stream://6000 silence_stream://1 gathered \d+ 1200`)
+		k.gather(`4 8 1 3000 # silence_stream://20000 silence_stream://1 gathered \d+ 1200`, "12")
 		k.kill()
 	}},
 	{name: "gather what the expression refuses", play: func(k *take) {
-		k.call(script{digits: "7#", after: 500 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
-		k.run("play_and_get_digits", `1 1 1 3000 # silence_stream://6000 silence_stream://1 gathered [1-5] 1200`)
+		k.gather(`1 1 1 3000 # silence_stream://20000 silence_stream://1 gathered [1-5] 1200`, "7#")
 		k.kill()
 	}, loose: []string{"variable_digits_dialed"}},
 	{name: "gather, only the terminator", play: func(k *take) {
-		k.call(script{digits: "#", after: 500 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
-		k.run("play_and_get_digits", `1 4 1 2000 # silence_stream://6000 silence_stream://1 gathered \d+ 1000`)
+		k.gather(`1 4 1 2000 # silence_stream://20000 silence_stream://1 gathered \d+ 1000`, "#")
 		k.kill()
 	}},
 	{name: "digits while parked", play: func(k *take) {
-		k.call(script{digits: "19", after: 300 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
+		k.caller.types(k.t, "19")
 		k.await("a digit", func(e map[string]string) bool { return e["Event-Name"] == "DTMF" && e["DTMF-Digit"] == "9" })
 		k.kill()
 	}},
 	{name: "record until silence", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.run("record", k.rig.media()+"/silence.wav 10 200 1")
 		k.kill()
 	}},
 	{name: "record until a key", play: func(k *take) {
-		k.call(script{digits: "*", after: 700 * time.Millisecond})
+		k.call()
 		k.run("answer", "")
-		k.run("record", k.rig.media()+"/key.wav 10")
+		id := k.start("record", k.rig.media()+"/key.wav 20")
+		k.await("the recording's start", named("RECORD_START", k.a))
+		k.caller.types(k.t, "*")
+		k.await("its end", completed(id))
 		k.kill()
 	}},
 	{name: "record the session", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.api("uuid_record " + k.a + " start " + k.rig.media() + "/session.wav")
 		k.await("the recording's start", named("RECORD_START", k.a))
@@ -167,7 +173,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "hang up while the session is recorded", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.api("uuid_record " + k.a + " start " + k.rig.media() + "/cut.wav")
 		k.await("the recording's start", named("RECORD_START", k.a))
@@ -175,7 +181,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "break what plays", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		id := k.start("playback", "silence_stream://20000")
 		k.await("the playback", named("PLAYBACK_START", k.a))
@@ -184,7 +190,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "break what is said", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		id := k.start("speak", "flite|slt|A long sentence that somebody will interrupt before it has come to its end")
 		k.running(id)
@@ -193,7 +199,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "two locked actions in turn", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		first := k.start("playback", "silence_stream://400")
 		second := k.start("playback", "silence_stream://200")
@@ -202,7 +208,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "a message to hang up waits for its turn", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		id := k.start("playback", "silence_stream://600")
 		k.cl.send("sendmsg " + k.a + "\ncall-command: hangup\nhangup-cause: USER_BUSY\n\n")
@@ -211,20 +217,20 @@ var conformanceScenes = []conformanceScene{
 		k.ended(k.a)
 	}},
 	{name: "kill what plays", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.start("playback", "silence_stream://20000")
 		k.await("the playback", named("PLAYBACK_START", k.a))
 		k.kill()
 	}},
 	{name: "unknown application", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.start("nosuchapp", "")
 		k.ended(k.a)
 	}},
 	{name: "caller hangs up while something plays", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.start("playback", "silence_stream://20000")
 		k.await("the playback", named("PLAYBACK_START", k.a))
@@ -232,19 +238,19 @@ var conformanceScenes = []conformanceScene{
 		k.ended(k.a)
 	}},
 	{name: "caller gives up while parked", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("ring_ready", "")
 		k.caller.hangUp(k.t)
 		k.ended(k.a)
 	}},
 	{name: "scheduled hang-up", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.api("sched_hangup +1 " + k.a + " ALLOTTED_TIMEOUT")
 		k.ended(k.a)
 	}},
 	{name: "variables", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.api("uuid_setvar " + k.a + " tandem_note one\\stwo")
 		k.api("uuid_getvar " + k.a + " tandem_note")
 		k.api("uuid_setvar " + k.a + " tandem_note")
@@ -266,7 +272,7 @@ var conformanceScenes = []conformanceScene{
 		k.api("no_such_command at all")
 	}},
 	{name: "dial, answered, callee hangs up", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		id := k.start("bridge", "{originate_timeout=10}sofia/gateway/carrier/+15550701")
 		b := k.leg("+15550701")
@@ -275,7 +281,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "dial before the answer", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		id := k.start("bridge", "{ignore_early_media=true}sofia/gateway/carrier/+15550701")
 		b := k.leg("+15550701")
 		k.await("the bridge's end", completed(id))
@@ -283,7 +289,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "dial, caller hangs up", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.start("bridge", "sofia/gateway/carrier/+15550800")
 		b := k.leg("+15550800")
@@ -293,7 +299,7 @@ var conformanceScenes = []conformanceScene{
 		k.ended(k.a)
 	}},
 	{name: "dial, busy, go on", racy: true, play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.api("uuid_setvar_multi " + k.a + " hangup_after_bridge=false;continue_on_fail=true")
 		id := k.start("bridge", "sofia/gateway/carrier/+15550486")
@@ -303,7 +309,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "dial, busy, the end", racy: true, play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.start("bridge", "sofia/gateway/carrier/+15550486")
 		b := k.leg("+15550486")
@@ -311,7 +317,7 @@ var conformanceScenes = []conformanceScene{
 		k.ended(k.a)
 	}},
 	{name: "dial, no answer", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		id := k.start("bridge", "{originate_timeout=2}sofia/gateway/carrier/+15550180")
 		b := k.leg("+15550180")
@@ -320,7 +326,7 @@ var conformanceScenes = []conformanceScene{
 		k.kill()
 	}},
 	{name: "dial, no such gateway", play: func(k *take) {
-		k.call(script{})
+		k.call()
 		k.run("answer", "")
 		k.api("uuid_setvar " + k.a + " continue_on_fail true")
 		k.run("bridge", "sofia/gateway/nobody/+15550701")

@@ -14,20 +14,16 @@ import (
 	"tandem/lab"
 )
 
-// script is what the caller of a conformance scene does after the answer.
-type script struct {
-	digits string
-	after  time.Duration
-	hangUp bool
-}
-
 // party is the caller of one call.
-type party interface{ hangUp(t *testing.T) }
+type party interface {
+	hangUp(t *testing.T)
+	types(t *testing.T, digits string)
+}
 
 // rig is a switch that the scenes run against: the simulated one or a real FreeSWITCH with a real carrier.
 type rig interface {
 	login(t *testing.T) *client
-	callIn(t *testing.T, to string, s script) party
+	callIn(t *testing.T, to string) party
 	media() string
 }
 
@@ -104,13 +100,9 @@ func (r *simulatedRig) media() string { return r.dir }
 
 func (r *simulatedRig) login(t *testing.T) *client { return login(t, r.sw.Addr(), password) }
 
-func (r *simulatedRig) callIn(t *testing.T, to string, s script) party {
+func (r *simulatedRig) callIn(t *testing.T, to string) party {
 	t.Helper()
-	call := simswitch.IncomingCall{From: "+15559876", To: to, Digits: s.digits, DigitsAfter: s.after, DigitsEvery: 480 * time.Millisecond}
-	if s.hangUp {
-		call.HangupAfter = s.after
-	}
-	uuid, err := r.sw.CallIn(call)
+	uuid, err := r.sw.CallIn(simswitch.IncomingCall{From: "+15559876", To: to})
 	require.NoError(t, err)
 	return simulatedParty{r.sw.Caller(uuid)}
 }
@@ -118,6 +110,8 @@ func (r *simulatedRig) callIn(t *testing.T, to string, s script) party {
 type simulatedParty struct{ *simswitch.Caller }
 
 func (p simulatedParty) hangUp(t *testing.T) { require.NoError(t, p.Hangup()) }
+
+func (p simulatedParty) types(t *testing.T, digits string) { require.NoError(t, p.SendDTMF(digits)) }
 
 // realRig is a FreeSWITCH with freeswitch-conf, and a second one as the carrier.
 type realRig struct {
@@ -144,16 +138,9 @@ func (r *realRig) media() string { return r.dir }
 
 func (r *realRig) login(t *testing.T) *client { return login(t, r.node.ESLAddr, r.node.Password) }
 
-func (r *realRig) callIn(t *testing.T, to string, s script) party {
+func (r *realRig) callIn(t *testing.T, to string) party {
 	t.Helper()
-	app := lab.AppPark
-	switch {
-	case s.hangUp:
-		app = lab.HangsUp(s.after)
-	case s.digits != "":
-		app = lab.Types(s.after, s.digits)
-	}
-	leg, err := r.carrier.Call(context.Background(), lab.Caller{From: "+15559876", To: to, NodeSIP: r.node.SIPAddr, App: app})
+	leg, err := r.carrier.Call(context.Background(), lab.Caller{From: "+15559876", To: to, NodeSIP: r.node.SIPAddr, App: lab.AppPark})
 	require.NoError(t, err)
 	return realParty{leg}
 }
@@ -164,6 +151,13 @@ func (p realParty) hangUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	require.NoError(t, p.HangUp(ctx))
+}
+
+func (p realParty) types(t *testing.T, digits string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	require.NoError(t, p.Answered(ctx))
+	require.NoError(t, p.Types(ctx, digits))
 }
 
 // take is one run of a scene on one rig.
@@ -191,16 +185,16 @@ func newTake(t *testing.T, r rig, to string) *take {
 }
 
 // call lets a call come in and waits until it is parked.
-func (k *take) call(s script) {
+func (k *take) call() {
 	k.t.Helper()
-	k.ring(s)
+	k.ring()
 	k.await("CHANNEL_PARK", named("CHANNEL_PARK", k.a))
 }
 
 // ring lets a call come in.
-func (k *take) ring(s script) {
+func (k *take) ring() {
 	k.t.Helper()
-	k.caller = k.rig.callIn(k.t, k.to, s)
+	k.caller = k.rig.callIn(k.t, k.to)
 	e := k.cl.await("CHANNEL_CREATE", func(e map[string]string) bool {
 		return e["Event-Name"] == "CHANNEL_CREATE" && e["Caller-Destination-Number"] == k.to
 	})
@@ -227,6 +221,15 @@ func (k *take) run(app, arg string) map[string]string {
 	k.t.Helper()
 	id := k.start(app, arg)
 	return k.await("the end of "+app, completed(id))
+}
+
+// gather asks for digits, lets the caller type while the prompt plays, and waits for the end.
+func (k *take) gather(args, digits string) {
+	k.t.Helper()
+	id := k.start("play_and_get_digits", args)
+	k.await("the prompt", named("PLAYBACK_START", k.a))
+	k.caller.types(k.t, digits)
+	k.await("the end of the gather", completed(id))
 }
 
 func (k *take) running(id string) {
