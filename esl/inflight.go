@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // inflight bounds how many applications wait or run on each channel. FreeSWITCH queues 256 sendmsg on a channel and disconnects the client that
@@ -17,6 +18,7 @@ type inflight struct {
 
 type channelSlots struct {
 	running map[string]struct{} // event UUIDs that were sent and have not completed
+	last    time.Time           // when the last of them was sent
 	waiters []chan struct{}
 }
 
@@ -38,7 +40,7 @@ func (f *inflight) acquire(ctx context.Context, down <-chan struct{}, channel, e
 			return refuse("event_uuid", "names an application that has not completed")
 		}
 		if len(s.running) < f.limit {
-			s.running[eventUUID] = struct{}{}
+			s.running[eventUUID], s.last = struct{}{}, time.Now()
 			f.mu.Unlock()
 			return nil
 		}
@@ -84,6 +86,19 @@ func (f *inflight) reset() {
 	for channel, s := range f.channels {
 		clear(s.running)
 		f.wake(channel, s)
+	}
+}
+
+// sweep forgets channels that nothing was sent to since a moment long past. The application that was sent while its channel hung up neither
+// completes nor sees another hangup.
+func (f *inflight) sweep(before time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for channel, s := range f.channels {
+		if s.last.Before(before) {
+			clear(s.running)
+			f.wake(channel, s)
+		}
 	}
 }
 

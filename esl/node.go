@@ -48,6 +48,10 @@ type Config struct {
 	Handler  Handler
 	Logger   *slog.Logger
 
+	// CoreUUID is the Core-UUID that the switch had when it was last seen, by another process perhaps; empty when it never was. The first
+	// Snapshot compares with it.
+	CoreUUID string
+
 	Events []string // event names, with CUSTOM last and its subclasses after it; default DefaultEvents
 
 	Workers        int           // goroutines that call HandleEvent; default 8
@@ -118,6 +122,10 @@ func (cfg *Config) setDefaults() error {
 	if cfg.Dial == nil {
 		cfg.Dial = defaultDial()
 	}
+	if min(cfg.ConnectTimeout, cfg.CommandTimeout, cfg.AbandonLimit, cfg.Heartbeat, cfg.Probe, cfg.Watchdog, cfg.BackoffMin, cfg.BackoffMax, cfg.SlowRetry,
+		cfg.StopTimeout) < time.Millisecond {
+		return errors.New("esl: times must be at least a millisecond")
+	}
 	if min(cfg.Workers, cfg.QueueEvents, cfg.Window, cfg.ChannelWindow) < 1 || cfg.QueueBytes < 1 {
 		return errors.New("esl: limits must be positive")
 	}
@@ -145,7 +153,9 @@ func NewNode(cfg Config) (*Node, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	return &Node{cfg: cfg, inflight: newInflight(cfg.ChannelWindow), jobs: newJobs(), up: make(chan struct{}), done: make(chan struct{})}, nil
+	n := &Node{cfg: cfg, inflight: newInflight(cfg.ChannelWindow), jobs: newJobs(), up: make(chan struct{}), done: make(chan struct{})}
+	n.core.Store(&n.cfg.CoreUUID)
+	return n, nil
 }
 
 // Start begins to connect in the background, and keeps connecting until Stop is called or ctx ends. It fails only when called twice or after Stop.
@@ -207,13 +217,8 @@ func (n *Node) WaitUp(ctx context.Context) error {
 	}
 }
 
-// Core is the Core-UUID of the switch's present or last life, or empty before the first connection.
-func (n *Node) Core() string {
-	if core := n.core.Load(); core != nil {
-		return *core
-	}
-	return ""
-}
+// Core is the Core-UUID of the switch's present or last known life, or empty when none is known.
+func (n *Node) Core() string { return *n.core.Load() }
 
 // run connects again and again until ctx ends.
 func (n *Node) run(ctx context.Context) {

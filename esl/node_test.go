@@ -304,6 +304,39 @@ func TestNewCoreMeansRestarted(t *testing.T) {
 	})
 }
 
+func TestRestartSinceAnotherProcessIsTold(t *testing.T) {
+	t.Parallel()
+	for last, restarted := range map[string]bool{"": false, fakeCore: false, "core-0": true} {
+		synctest.Test(t, func(t *testing.T) {
+			f, h := newFakeSwitch(), newRecorder()
+			n := startNode(t, f, h, func(cfg *Config) { cfg.CoreUUID = last })
+			require.Equal(t, restarted, (<-h.up).Restarted, "last seen as %q", last)
+			require.Equal(t, fakeCore, n.Core())
+		})
+	}
+}
+
+// size is how many channels hold slots.
+func (f *inflight) size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.channels)
+}
+
+func TestSlotsOfAForgottenChannelAreSwept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, h := newFakeSwitch(), newRecorder()
+		n := startNode(t, f, h, func(cfg *Config) { cfg.Heartbeat = 100 * time.Hour })
+		<-h.up
+		require.NoError(t, n.Execute(t.Context(), "chan", NewEventUUID(), Answer()))
+		time.Sleep(23 * time.Hour)
+		require.Equal(t, 1, n.inflight.size())
+		time.Sleep(2 * time.Hour)
+		require.Zero(t, n.inflight.size())
+	})
+}
+
 func TestResyncHoldsEventsUntilTheSnapshotIsTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -416,6 +449,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"Password": func(c *Config) { c.Password = "a\n\napi shutdown" },
 		"Events":   func(c *Config) { c.Events = []string{"HEARTBEAT\n\napi shutdown"} },
 		"limits":   func(c *Config) { c.Workers = -1 },
+		"times":    func(c *Config) { c.Probe = -time.Second },
 	} {
 		cfg := good
 		change(&cfg)

@@ -177,6 +177,9 @@ func (s *session) take(e *Event) error {
 	return nil
 }
 
+// slotLife is how long a channel may keep slots with nothing sent to it: longer than any call.
+const slotLife = 24 * time.Hour
+
 // watch looks at everything that can be dead without saying so.
 func (s *session) watch() error {
 	cfg := &s.node.cfg
@@ -188,7 +191,8 @@ func (s *session) watch() error {
 		select {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
-		case <-probes.C:
+		case now := <-probes.C:
+			s.node.inflight.sweep(now.Add(-slotLife))
 			if s.commands.idle() {
 				if err := s.probe(); err != nil {
 					return err
