@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +15,38 @@ import (
 
 	"tandem/lab"
 )
+
+// The typed builders alone: the same customer on a node whose own walls are taken down once the controller has accepted it, so that the
+// switch would run a command as a stock FreeSWITCH does. A controller that comes later refuses to steer the node.
+func TestFreeSWITCHBuildersAlone(t *testing.T) {
+	t.Parallel()
+	s := startSystem(t, lab.Options{Edit: without("disable_system")})
+	s.outboundTrunk(t, s.customer, "acme", lab.CarrierPassword, "REGED")
+	s.inboundTrunk(t, "127.0.0.1")
+	// In the file, since every reload of the configuration puts the wall up again.
+	require.NoError(t, without("app_disable_expand_variables")(s.node.ConfDir))
+	probe := s.node.Probe(t)
+	for _, command := range []string{"fsctl api_expansion on", "reloadxml"} {
+		reply, err := probe.API(t.Context(), command)
+		require.NoError(t, err)
+		require.Contains(t, reply, "+OK")
+	}
+	for _, app := range []string{"set", "log", "speak", "playback"} {
+		require.FileExists(t, attack(t, s.node, s.carrier, app), "the node must be open to the attack by %s, or nothing is proved", app)
+	}
+	testHostile(t, s)
+
+	s.stop(syscall.SIGTERM)
+	s.start(t)
+	out, err := s.command(t, "doctor").CombinedOutput()
+	require.Error(t, err, "doctor must refuse a node without walls")
+	require.Contains(t, string(out), "app_disable_expand_variables")
+	require.Contains(t, string(out), "api-expansion")
+	app := s.newApplication(t, s.customer, "not steered", nil, func(question) any { return says("never") })
+	status, answer := s.ask(t, customer{key: app.key}, http.MethodPost, "/v1/calls", object{"application_id": app.id, "from": "+15550100000", "to": "+15551000701"})
+	require.Equal(t, http.StatusServiceUnavailable, status, answer)
+	require.Equal(t, "no_node_available", answer.part("error").text("code"))
+}
 
 // testHostile is a customer who writes a command into everything that can be written. No file appears, and the calls that are
 // possible at all go on as if nothing had been written.

@@ -198,15 +198,35 @@ func testUninvited(t *testing.T, s *system) {
 	require.Empty(t, theirs.events)
 }
 
-// testControllerKilled kills the controller in the middle of a call. The call goes on without it; the next controller ends it and says so,
-// with one terminal event, and what the switch was busy with is paid.
+// testControllerKilled kills the controller in the middle of a call. The call goes on without it, and numbers that need no controller are
+// routed; the next controller ends the call and says so, with one terminal event, and what the switch was busy with is paid.
 func testControllerKilled(t *testing.T, s *system) {
 	app := s.newApplication(t, s.customer, "killed", nil, func(question) any {
 		return []object{{"action": "pause", "seconds": 60}, {"action": "hangup"}}
 	})
 	call := s.callFrom(t, app, "+15550900001", nil)
 	app.until(soon(t), t, call.text("id"), "call.answered")
+	s.make(t, s.customer, "/v1/dids", object{"number_e164": "+15557000010", "route_mode": "reject", "reject_code": 480})
+	s.make(t, s.customer, "/v1/dids", object{"number_e164": "+15557000011", "route_mode": "sip", "sip_uri": "sip:+15550900701@" + s.carrier.SIPAddr})
+	s.reaches(t, "+15557000010")
+	s.reaches(t, "+15557000011")
+
 	s.stop(syscall.SIGKILL)
+	for to, want := range map[string]lab.Outcome{
+		"+15557000010": {Cause: "NO_USER_RESPONSE", SIPCode: 480},
+		"+15557000011": {Answered: true, Cause: "NORMAL_CLEARING", HungUpBy: "recv_bye"},
+	} {
+		leg, err := s.carrier.Call(t.Context(), lab.Caller{From: "+15551230010", To: to, NodeSIP: s.node.SIPAddr})
+		require.NoError(t, err)
+		outcome, err := leg.Ended(soon(t))
+		require.NoError(t, err)
+		if outcome.Answered {
+			outcome.SIPCode = 0
+		} else {
+			outcome.HungUpBy = ""
+		}
+		require.Equal(t, want, outcome, "number %s while no controller lives", to)
+	}
 	s.start(t)
 	// A webhook that was under way when its worker died is repeated when the worker's claim has run out, after 45 s.
 	end, events := app.ended(seconds(t, 120), t, s, call.text("id"))

@@ -57,7 +57,7 @@ func (o object) number(name string) int {
 }
 
 // startSystem sets an installation up as an operator would: by the commands of tandem.
-func startSystem(t *testing.T) *system {
+func startSystem(t *testing.T, options lab.Options) *system {
 	t.Helper()
 	lab.Require(t)
 	dir := t.TempDir()
@@ -73,15 +73,14 @@ func startSystem(t *testing.T) *system {
 	)
 	var started sync.WaitGroup
 	started.Go(func() { s.carrier = lab.StartCarrier(t) })
-	s.node = lab.StartNode(t, lab.Options{LogLevel: "info"})
+	s.node = lab.StartNode(t, options)
 	started.Wait()
 	require.NotNil(t, s.carrier)
 
 	t.Cleanup(func() {
 		s.stop(syscall.SIGTERM)
 		if t.Failed() {
-			log, _ := os.ReadFile(s.log)
-			t.Logf("log of tandem, its end:\n%s", log[max(0, len(log)-40_000):])
+			t.Logf("log of tandem, without the requests it served, its end:\n%s", s.story())
 		}
 	})
 	s.start(t)
@@ -142,6 +141,18 @@ func (s *system) start(t *testing.T) {
 		_ = response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	}, 30*time.Second, 50*time.Millisecond, "tandem serve never answered")
+}
+
+// story is the end of tandem's log, but for the requests it served.
+func (s *system) story() string {
+	log, _ := os.ReadFile(s.log)
+	var lines []string
+	for line := range strings.SplitSeq(string(log), "\n") {
+		if !strings.Contains(line, `msg="request served"`) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-200):], "\n")
 }
 
 // stop ends `tandem serve` by a signal and waits until it is gone.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // time, as they would.
 func TestFreeSWITCHEndToEnd(t *testing.T) {
 	t.Parallel()
-	s := startSystem(t)
+	s := startSystem(t, lab.Options{})
 
 	// First, since the calls need it.
 	began := time.Now()
@@ -63,9 +64,20 @@ func TestFreeSWITCHEndToEnd(t *testing.T) {
 	})
 }
 
+// testWrongPassword makes a trunk that cannot register, corrects it, and takes it away.
 func testWrongPassword(t *testing.T, s *system) {
 	other := s.newCustomer(t, "wrong")
-	s.outboundTrunk(t, other, "wrong-password", "not the password", "FAIL_WAIT")
+	trunk := s.outboundTrunk(t, other, "wrong-password", "not the password", "FAIL_WAIT")
+	status, answer := s.ask(t, other, http.MethodPatch, "/v1/trunks/"+trunk.text("id"), object{"password": lab.CarrierPassword})
+	require.Equal(t, http.StatusOK, status, answer)
+	s.trunkBecomes(t, other, trunk.text("id"), "REGED")
+	status, _ = s.ask(t, other, http.MethodDelete, "/v1/trunks/"+trunk.text("id"), nil)
+	require.Equal(t, http.StatusNoContent, status)
+	probe := s.node.Probe(t)
+	require.Eventually(t, func() bool {
+		reply, err := probe.API(t.Context(), "sofia xmlstatus gateway wrong-password")
+		return err == nil && strings.Contains(reply, "Invalid Gateway")
+	}, 20*time.Second, 50*time.Millisecond, "the gateway of a deleted trunk is still on the node")
 }
 
 // testOutboundOutcomes calls the carrier's numbers and compares how each call is told to have ended.
