@@ -142,7 +142,7 @@ func (s *Server) updateApplication(r *request) (any, error) {
 	}
 	var answer applicationObject
 	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
-		app, err := tx.Application(r.ctx, r.customer, r.params["id"])
+		app, err := tx.EditApplication(r.ctx, r.customer, r.params["id"])
 		if err != nil {
 			return orNotFound(err, "application")
 		}

@@ -138,7 +138,7 @@ func (s *Server) updateDID(r *request) (any, error) {
 	in := body[didUpdate](r)
 	var answer didObject
 	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
-		did, err := tx.DID(r.ctx, r.customer, r.params["id"])
+		did, err := tx.EditDID(r.ctx, r.customer, r.params["id"])
 		if err != nil {
 			return orNotFound(err, "DID")
 		}

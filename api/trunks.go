@@ -262,7 +262,7 @@ func (s *Server) updateTrunk(r *request) (any, error) {
 	}
 	var answer trunkObject
 	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
-		trunk, err := tx.Trunk(r.ctx, r.customer, r.params["id"])
+		trunk, err := tx.EditTrunk(r.ctx, r.customer, r.params["id"])
 		if err != nil {
 			return orNotFound(err, "trunk")
 		}

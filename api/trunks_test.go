@@ -2,6 +2,7 @@ package api
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -184,5 +185,37 @@ func TestListsPage(t *testing.T) {
 		}
 		b.get("/v1/trunks?limit=1&limit=2").refused(codeInvalidRequest, "limit")
 		b.get("/v1/trunks?statsu=1").refused(codeInvalidRequest, "statsu")
+	})
+}
+
+// TestConcurrentChangesAllCount changes different fields of one object at once: a change writes what it names, and never
+// brings back an old value of the rest.
+func TestConcurrentChangesAllCount(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(b *bench) {
+		app := modelstest.Application(b.t, b.store, b.customer)
+		for _, test := range []struct {
+			path   string
+			make   object
+			change []object
+		}{
+			{"/v1/trunks", object{"name": "a", "proxy": "a.example"}, []object{{"name": "b"}, {"proxy": "b.example"}, {"username": "u"}, {"is_active": false}}},
+			{"/v1/dids", object{"number_e164": "+31201234567", "application_id": app.ID}, []object{{"provider": "b"}, {"status": "suspended"}}},
+			{"/v1/applications", object{"name": "a", "answer_url": "https://a.example/"},
+				[]object{{"name": "b"}, {"answer_url": "https://b.example/"}, {"webhook_url": "https://c.example/"}, {"fallback_url": "https://d.example/"}}},
+		} {
+			path := test.path + "/" + b.post(test.path, test.make).is(201).str("id")
+			var wg sync.WaitGroup
+			for _, change := range test.change {
+				wg.Go(func() { b.patch(path, change).is(200) })
+			}
+			wg.Wait()
+			got := b.get(path).json()
+			for _, change := range test.change {
+				for field, value := range change {
+					require.Equal(b.t, value, got[field], "%s %s", path, field)
+				}
+			}
+		}
 	})
 }

@@ -139,7 +139,7 @@ func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 // zero.
 func (s *Store) RotateWebhookSecret(ctx context.Context, customerID, id string, newSecret Secret, overlap time.Duration) error {
 	return s.InTx(ctx, func(tx *Store) error {
-		app, err := tx.Application(ctx, customerID, id)
+		app, err := tx.EditApplication(ctx, customerID, id)
 		if err != nil {
 			return err
 		}
