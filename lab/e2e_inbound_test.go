@@ -237,3 +237,29 @@ func testControllerKilled(t *testing.T, s *system) {
 	require.Positive(t, end.part("call").number("billed_seconds"))
 	require.Positive(t, end.part("call").number("cost_micros"))
 }
+
+// testNodeKilled kills the switch in the middle of a call and starts it again. The call is told to have ended as soon as the switch is
+// known to be another one, and the node takes calls again, with its trunks registered, without anybody's help.
+func testNodeKilled(t *testing.T, s *system) {
+	app := s.newApplication(t, s.customer, "node killed", nil, func(question) any {
+		return []object{{"action": "pause", "seconds": 60}, {"action": "hangup"}}
+	})
+	call := s.callFrom(t, app, "+15550900002", nil)
+	app.until(soon(t), t, call.text("id"), "call.answered")
+	s.node.Kill()
+	require.NoError(t, s.node.Restart(t.Context()))
+	end, _ := app.ended(soon(t), t, s, call.text("id"))
+	require.Equal(t, "call.completed", end.text("type"))
+	require.Equal(t, "node_lost", end.part("call")["reason"])
+	require.Equal(t, "platform", end.part("call")["hangup_source"])
+
+	_, list := s.ask(t, s.customer, http.MethodGet, "/v1/trunks", nil)
+	for _, item := range list["data"].([]any) {
+		if trunk := object(item.(map[string]any)); trunk.text("gateway_name") == "acme" {
+			s.trunkBecomes(t, s.customer, trunk.text("id"), "REGED")
+		}
+	}
+	again := s.callFrom(t, app, "+15550900701", nil)
+	end, _ = app.ended(soon(t), t, s, again.text("id"))
+	require.Equal(t, "callee_hangup", end.part("call")["reason"])
+}

@@ -52,6 +52,7 @@ func TestFreeSWITCHEndToEnd(t *testing.T) {
 
 	// Last, since it takes the controller away from every call.
 	t.Run("controller killed", func(t *testing.T) { testControllerKilled(t, s) })
+	t.Run("node killed", func(t *testing.T) { testNodeKilled(t, s) })
 	t.Run("doctor", func(t *testing.T) {
 		cmd := s.command(t, "doctor")
 		out, err := cmd.CombinedOutput()
