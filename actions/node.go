@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -61,10 +60,20 @@ func shorten(s string) string {
 	return string([]rune(s)[:limit]) + "…"
 }
 
-// duplicateError reports a key that an object holds twice.
+// duplicateError reports a key that an object holds twice. The path is put together on the way out, so that replies
+// without the fault pay nothing for it.
 type duplicateError struct{ path, key string }
 
 func (e *duplicateError) Error() string { return fmt.Sprintf("key %q appears twice", e.key) }
+
+// within adds the place that holds the one in which err was found.
+func within(err error, place string) error {
+	var duplicate *duplicateError
+	if errors.As(err, &duplicate) {
+		duplicate.path = place + duplicate.path
+	}
+	return err
+}
 
 type reader struct {
 	dec  *json.Decoder
@@ -82,7 +91,7 @@ func readJSON(body []byte) (*node, error) {
 	}
 	r := &reader{dec: json.NewDecoder(bytes.NewReader(body)), body: body}
 	r.dec.UseNumber()
-	root, err := r.value("", 0)
+	root, err := r.value(0)
 	if err != nil {
 		var duplicate *duplicateError
 		if errors.As(err, &duplicate) {
@@ -107,7 +116,7 @@ func syntaxMessage(err error, offset int64) string {
 	return fmt.Sprintf("%s at byte %d", err.Error(), offset)
 }
 
-func (r *reader) value(path string, depth int) (*node, error) {
+func (r *reader) value(depth int) (*node, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested more than %d levels deep", maxDepth)
 	}
@@ -128,9 +137,9 @@ func (r *reader) value(path string, depth int) (*node, error) {
 		n.kind, n.text = kindString, t
 	case json.Delim:
 		if t == '[' {
-			err = r.list(n, path, depth)
+			err = r.list(n, depth)
 		} else {
-			err = r.object(n, path, depth)
+			err = r.object(n, depth)
 		}
 		if err != nil {
 			return nil, err
@@ -144,19 +153,19 @@ func (r *reader) value(path string, depth int) (*node, error) {
 	return n, nil
 }
 
-func (r *reader) list(n *node, path string, depth int) error {
+func (r *reader) list(n *node, depth int) error {
 	n.kind = kindList
 	for i := 0; r.dec.More(); i++ {
-		item, err := r.value(fmt.Sprintf("%s[%d]", path, i), depth+1)
+		item, err := r.value(depth + 1)
 		if err != nil {
-			return err
+			return within(err, fmt.Sprintf("[%d]", i))
 		}
 		n.items = append(n.items, item)
 	}
 	return nil
 }
 
-func (r *reader) object(n *node, path string, depth int) error {
+func (r *reader) object(n *node, depth int) error {
 	n.kind, n.values = kindObject, map[string]*node{}
 	for r.dec.More() {
 		token, err := r.dec.Token()
@@ -168,11 +177,11 @@ func (r *reader) object(n *node, path string, depth int) error {
 			return fmt.Errorf("object key %v is not a string", token)
 		}
 		if _, repeated := n.values[key]; repeated {
-			return &duplicateError{path: path, key: shorten(key)}
+			return &duplicateError{key: shorten(key)}
 		}
-		value, err := r.value(strings.TrimPrefix(path+"."+key, "."), depth+1)
+		value, err := r.value(depth + 1)
 		if err != nil {
-			return err
+			return within(err, "."+shorten(key))
 		}
 		n.keys = append(n.keys, key)
 		n.values[key] = value

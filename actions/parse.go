@@ -118,7 +118,7 @@ func (p *parser) parse(body []byte) (*Reply, error) {
 // duplicateAt places a repeated key: "actions[2]" in the index, the rest in the path.
 func duplicateAt(e *duplicateError) error {
 	index := -1
-	path := e.path
+	path := strings.TrimPrefix(e.path, ".")
 	if strings.HasPrefix(path, "[") {
 		path = "actions" + path
 	}

@@ -2,7 +2,6 @@ package actions
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -195,7 +194,7 @@ func FuzzParse(f *testing.F) {
 		reply, err := Parse(body)
 		if err != nil {
 			var refused *Error
-			require.True(t, errors.As(err, &refused))
+			require.ErrorAs(t, err, &refused)
 			require.NotEmpty(t, refused.Message)
 			return
 		}

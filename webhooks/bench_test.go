@@ -21,6 +21,7 @@ const (
 
 // onBoth runs a benchmark on an empty store of each database.
 func onBoth(b *testing.B, fn func(b *testing.B, r *rig)) {
+	b.Helper()
 	for name, location := range map[string]func(testing.TB) string{
 		models.DialectSQLite: modelstest.SQLiteURL, models.DialectPostgres: modelstest.PostgresURL,
 	} {
@@ -72,6 +73,7 @@ func BenchmarkDelivery(b *testing.B) {
 	for name, backlog := range map[string]bool{"drain": true, "through": false} {
 		b.Run(name, func(b *testing.B) {
 			onBoth(b, func(b *testing.B, r *rig) {
+				b.Helper()
 				rec := newReceiver(b, nil)
 				apps := make([]*models.Application, benchEndpoints)
 				for i := range apps {
@@ -106,6 +108,7 @@ func BenchmarkDelivery(b *testing.B) {
 // a quarter of the endpoints hang until the attempt times out.
 func BenchmarkIsolation(b *testing.B) {
 	onBoth(b, func(b *testing.B, r *rig) {
+		b.Helper()
 		dead := newReceiver(b, func(_ http.ResponseWriter, req request) { <-req.ctx.Done() })
 		var mu sync.Mutex
 		emitted, latencies := map[string]time.Time{}, []time.Duration{}

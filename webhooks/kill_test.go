@@ -19,6 +19,7 @@ const workerProcess = "TANDEM_TEST_WORKER_DATABASE"
 
 // TestWorkerProcess is that worker. It runs until it is killed, or until the test that started it is gone.
 func TestWorkerProcess(t *testing.T) {
+	t.Parallel()
 	location := os.Getenv(workerProcess)
 	if location == "" {
 		t.Skip("runs only as the process that TestKill kills")

@@ -64,7 +64,7 @@ func TestCrashBetweenPostAndFinish(t *testing.T) {
 		rec := newReceiver(t, nil)
 		app := r.application(rec.URL)
 		posted := make(chan struct{}, 1)
-		crashed := &queue{Store: s, finish: func(ctx context.Context, _ []models.Outcome) error {
+		crashed := &queue{Store: s, finish: func(context.Context, []models.Outcome) error {
 			select {
 			case posted <- struct{}{}:
 			default:

@@ -26,7 +26,7 @@ const patience = 60 * time.Second
 
 // request is one POST as a receiver saw it.
 type request struct {
-	ctx    context.Context //nolint:containedctx // it is the request
+	ctx    context.Context // ends when whoever made the request hangs up
 	header http.Header
 	body   string
 }
@@ -66,11 +66,6 @@ func (rec *receiver) seen() []request {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	return append([]request(nil), rec.requests...)
-}
-
-// status answers every request with a status.
-func status(code int) func(http.ResponseWriter, request) {
-	return func(w http.ResponseWriter, _ request) { w.WriteHeader(code) }
 }
 
 // rig is a store with a customer, and workers that tell of their attempts.

@@ -70,3 +70,15 @@ func TestRetryAfter(t *testing.T) {
 		require.Equal(t, want, retryAfter(header, now), header)
 	}
 }
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, header := range []string{"", "120", "-1", "99999999999999999999", "Wed, 04 Mar 2026 05:06:07 GMT", "soon"} {
+		f.Add(header)
+	}
+	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, header string) {
+		got := retryAfter(header, now)
+		require.GreaterOrEqual(t, got, time.Duration(0))
+		require.LessOrEqual(t, got, 24*time.Hour)
+	})
+}
