@@ -43,7 +43,7 @@ var (
 type document struct{ strings.Builder }
 
 func (d *document) line(format string, args ...any) {
-	fmt.Fprintf(d, format, args...)
+	_, _ = fmt.Fprintf(d, format, args...)
 	d.WriteByte('\n')
 }
 

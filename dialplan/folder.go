@@ -199,8 +199,8 @@ func (f folder) readPending() (pending, bool, error) {
 		return pending{}, false, fmt.Errorf("read journal: %w", err)
 	}
 	var p pending
-	if err := json.Unmarshal(content, &p); err != nil {
-		return pending{ACL: true, Scan: true}, true, nil
+	if intact := json.Unmarshal(content, &p) == nil; !intact {
+		p = pending{ACL: true, Scan: true}
 	}
 	p.Kill = slices.DeleteFunc(p.Kill, func(name string) bool { return checkGatewayName(name) != nil })
 	return p, true, nil

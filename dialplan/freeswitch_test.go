@@ -170,6 +170,7 @@ func TestFreeSWITCHLetsInOnlyWhoIsInvited(t *testing.T) {
 		{provider, "15550001567", "+15550001567", "provider.1.did@tandem", "tandem_provider 127.0.0.128/25"},
 		{ofB, "+15550001567", "+15550001567", "cust_b.trunk_2.any@tandem", "tandem_trunk_id trunk_2"},
 		{ofB, "4930123456", "+4930123456", "cust_b.trunk_2.any@tandem", "tandem_trunk_id trunk_2"},
+		{ofB, "100", "100", "cust_b.trunk_2.any@tandem", "tandem_customer_id cust_b"},
 		{ofD, "+15550004567", "+15550004567", "cust_d.trunk_4.any@tandem", "tandem_customer_id cust_d"},
 	} {
 		e := l.parked(t, c.from, c.number)

@@ -163,12 +163,17 @@ func renderEntry(shards []string) []byte {
 		d.line("    </condition>")
 		d.line("  </extension>")
 	}
-	d.line(`  <extension name="trunk">`)
-	d.line(`    <condition field="${acl_token}" expression="%s"/>`, anyToken)
-	d.line(`    <condition field="destination_number" expression="^(?:[+]|00)?([1-9][0-9]{6,14})$">`)
-	d.line(`      <action application="transfer" data="+$1 XML %s"/>`, trunkContext)
-	d.line("    </condition>")
-	d.line("  </extension>")
+	for _, form := range []struct{ name, expression, number string }{
+		{"trunk", "^(?:[+]|00)?([1-9][0-9]{6,14})$", "+$1"},
+		{"trunk_as_dialed", "^([0-9]{1,15})$", "$1"}, // an extension, or a national number: only the customer knows
+	} {
+		d.line(`  <extension name="%s">`, form.name)
+		d.line(`    <condition field="${acl_token}" expression="%s"/>`, anyToken)
+		d.line(`    <condition field="destination_number" expression="%s">`, form.expression)
+		d.line(`      <action application="transfer" data="%s XML %s"/>`, form.number, trunkContext)
+		d.line("    </condition>")
+		d.line("  </extension>")
+	}
 	d.line(`  <extension name="unknown_number">`)
 	d.line(`    <condition field="${acl_token}" expression="%s">`, invitedToken)
 	d.action("      ", "respond", refuseUnknown)

@@ -56,7 +56,7 @@ func example() Input {
 	inactive.IsActive = false
 
 	own := inbound("trunk_10", "cust_a", "203.0.113.0/28", "")
-	any := inbound("trunk_11", "cust_b", "2001:db8:1::/48", "app_b")
+	open := inbound("trunk_11", "cust_b", "2001:db8:1::/48", "app_b")
 	off := inbound("trunk_12", "cust_c", "203.0.113.99", "")
 	off.IsActive = false
 
@@ -69,7 +69,7 @@ func example() Input {
 	suspended := number("did_5", "cust_a", "+4930123499")
 	suspended.Status = models.DIDSuspended
 	return Input{
-		Trunks: []models.Trunk{own, any, off, registering, secure, hidden, inactive},
+		Trunks: []models.Trunk{own, open, off, registering, secure, hidden, inactive},
 		DIDs:   []models.DID{number("did_1", "cust_a", "+15550001567"), sip, busy, declined, suspended},
 		Providers: []netip.Prefix{
 			netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:ffff::/48"), netip.MustParsePrefix("::ffff:192.0.2.1/128"),

@@ -1,6 +1,7 @@
 package dialplan
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -46,7 +47,8 @@ func parseEndpoint(s string) (endpoint, error) {
 			return endpoint{}, fmt.Errorf("has parameters other than transport=udp, tcp or tls")
 		}
 	}
-	host, port, hasPort := hostPort, "", false
+	var host, port string
+	var hasPort bool
 	if strings.HasPrefix(hostPort, "[") {
 		end := strings.IndexByte(hostPort, ']')
 		if end < 0 {
@@ -84,7 +86,7 @@ func NormalizeSIPURI(uri string) (string, error) {
 	scheme, rest, _ := strings.Cut(uri, ":")
 	scheme = strings.ToLower(scheme)
 	if scheme != "sip" && scheme != "sips" {
-		return "", fmt.Errorf("SIP URI does not begin with sip: or sips:")
+		return "", errors.New("SIP URI has a scheme other than sip and sips")
 	}
 	user := ""
 	if name, host, found := strings.Cut(rest, "@"); found {
