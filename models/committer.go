@@ -121,9 +121,12 @@ func (c *committer) commit(batch []*ticket) (again []*ticket) {
 	if db.Error != nil {
 		err := fmt.Errorf("begin transaction: %w", db.Error)
 		for _, t := range batch {
-			t.answer(err)
+			t.runs++
+			if !retryable(err) {
+				t.runs = txAttempts
+			}
 		}
-		return nil
+		return rerun(batch, err)
 	}
 	open := &openBatch{ctx: ctx, db: db, logger: c.core.logger, core: c.core}
 	for place := range batchLimit {
@@ -200,7 +203,7 @@ type openBatch struct {
 
 // turn lends the transaction to one caller.
 func (b *openBatch) turn(t *ticket) (verdict, error) {
-	if err := t.ctx.Err(); err != nil && t.runs == 0 {
+	if err := t.ctx.Err(); err != nil {
 		t.answer(err)
 		return turnUndone, nil
 	}

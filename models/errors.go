@@ -67,6 +67,9 @@ const (
 // sqliteForeignKey is SQLITE_CONSTRAINT_FOREIGNKEY; SQLite does not say which one.
 const sqliteForeignKey = 787
 
+// sqliteBusy is SQLITE_BUSY, the low byte of its extended codes too.
+const sqliteBusy = 5
+
 // explain turns a database error into a sentinel where there is one and says what was attempted.
 func explain(err error, format string, args ...any) error {
 	if err == nil {
@@ -112,5 +115,10 @@ func translate(err error) error {
 // retryable reports whether the database asks for the transaction to be run again.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == pgSerialization || pg.Code == pgDeadlock)
+	if errors.As(err, &pg) {
+		return pg.Code == pgSerialization || pg.Code == pgDeadlock
+	}
+	// Another process had the database for longer than busyTimeout: SQLite does not wait in line.
+	var lite *sqlite.Error
+	return errors.As(err, &lite) && lite.Code()&0xff == sqliteBusy
 }

@@ -67,6 +67,12 @@ type ClaimedStream struct {
 //
 // Between processes that claim in the same moment perEndpointCap may be passed by what one of them claims; probeCap may not.
 func (s *Store) ClaimStreams(ctx context.Context, owner string, lease time.Duration, perEndpointCap, probeCap, limit int) ([]ClaimedStream, error) {
+	if s.tx == nil {
+		// A poll that finds nothing due must not cost a write transaction.
+		if due, ok, err := s.NextDue(ctx); err != nil || !ok || due.After(s.Now()) {
+			return nil, err
+		}
+	}
 	var claimed []ClaimedStream
 	err := s.InTx(ctx, func(tx *Store) error {
 		claimed = nil

@@ -307,6 +307,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		customer := modelstest.Customer(t, s, 0)
 		const calls, events = 4, 40
 		var appenders, workers errgroup.Group
+		appended := make(chan struct{}, calls*events)
 		for range calls {
 			call := modelstest.Call(t, s, modelstest.Application(t, s, customer))
 			appenders.Go(func() error {
@@ -314,6 +315,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 					if err := s.AppendEvent(ctx, &models.CallEvent{CallID: call.ID, Type: "call.tested"}, body); err != nil {
 						return err
 					}
+					appended <- struct{}{}
 				}
 				return nil
 			})
@@ -335,8 +337,15 @@ func TestNoWakeUpIsLost(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if len(claimed) == 0 && finished {
-						return nil
+					if len(claimed) == 0 {
+						if finished {
+							return nil
+						}
+						select {
+						case <-appended:
+						case <-done:
+						}
+						continue
 					}
 					var outcomes []models.Outcome
 					for _, c := range claimed {

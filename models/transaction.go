@@ -44,7 +44,7 @@ func (c boundContext) Value(key any) any { return c.values.Value(key) }
 // With one writer (SQLite; Config.Writers) waiting functions share a commit, so that durability costs one disk flush for many:
 // see committer. With several, each has a transaction of its own, and the database lets concurrent commits share a flush.
 //
-// fn runs on the caller's goroutine. A ctx that ends before fn's turn keeps fn from running; later it changes nothing.
+// fn runs on the caller's goroutine. A ctx that ends before fn's turn keeps fn from running; while fn runs it changes nothing.
 func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
 	switch {
 	case s.tx != nil:
