@@ -53,7 +53,7 @@ func TestTimedOutCommandDoesNotShiftLaterReplies(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.Empty(t, h.downs, "late by less than the limit is no reason to disconnect")
+		require.Empty(t, h.down, "late by less than the limit is no reason to disconnect")
 	})
 }
 
@@ -106,7 +106,7 @@ func TestPatientCallerKeepsTheConnection(t *testing.T) {
 		reply, err := n.API(ctx, "slow")
 		require.NoError(t, err)
 		require.Equal(t, "+OK slow", reply)
-		require.Empty(t, h.downs)
+		require.Empty(t, h.down)
 	})
 }
 

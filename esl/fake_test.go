@@ -249,9 +249,7 @@ type recorder struct {
 	onEvent func(*Event)
 
 	mu     sync.Mutex
-	ups    []Snapshot
 	events []*Event
-	downs  []error
 	up     chan Snapshot
 	down   chan error
 	got    chan *Event
@@ -265,9 +263,6 @@ func (r *recorder) HandleUp(s Snapshot) {
 	if r.onUp != nil {
 		r.onUp(s)
 	}
-	r.mu.Lock()
-	r.ups = append(r.ups, s)
-	r.mu.Unlock()
 	r.up <- s
 }
 
@@ -282,9 +277,6 @@ func (r *recorder) HandleEvent(e *Event) {
 }
 
 func (r *recorder) HandleDown(err error) {
-	r.mu.Lock()
-	r.downs = append(r.downs, err)
-	r.mu.Unlock()
 	r.down <- err
 }
 
@@ -316,7 +308,7 @@ func receive[T any](t *testing.T, ch <-chan T) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(60 * time.Second):
 		require.FailNow(t, "nothing came in time")
 		panic("unreachable")
 	}

@@ -116,8 +116,8 @@ func TestConnectErrorsAreTypedAndRetriedSlowly(t *testing.T) {
 				require.ErrorIs(t, n.Kill(t.Context(), "chan", "NORMAL_CLEARING"), ErrDown)
 				time.Sleep(60 * time.Second)
 				require.Greater(t, f.dialled(), dials+1, "but it is tried again")
-				require.Empty(t, h.ups)
-				require.Empty(t, h.downs)
+				require.Empty(t, h.up)
+				require.Empty(t, h.down)
 			})
 		})
 	}
@@ -145,13 +145,16 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeSwitch()
+		var mu sync.Mutex
 		var dials []time.Time
 		var refuse atomic.Bool
 		refuse.Store(true)
 		h := newRecorder()
 		n := startNode(t, f, h, func(cfg *Config) {
 			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				mu.Lock()
 				dials = append(dials, time.Now())
+				mu.Unlock()
 				if refuse.Load() {
 					return nil, errors.New("connection refused")
 				}
@@ -159,12 +162,14 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 			}
 		})
 		time.Sleep(60 * time.Second)
+		mu.Lock()
 		require.Greater(t, len(dials), 12)
 		require.Less(t, len(dials), 40)
 		for i := 1; i < len(dials); i++ {
 			require.LessOrEqual(t, dials[i].Sub(dials[i-1]), 5*time.Second+time.Millisecond)
 		}
 		require.Less(t, dials[1].Sub(dials[0]), 101*time.Millisecond)
+		mu.Unlock()
 		refuse.Store(false)
 		require.NoError(t, n.WaitUp(t.Context()))
 		receive(t, h.up)
@@ -248,7 +253,7 @@ func TestMissedHeartbeatsEndTheConnection(t *testing.T) {
 			c.event("HEARTBEAT")
 		}
 		synctest.Wait()
-		require.Empty(t, h.downs, "heartbeats keep it alive")
+		require.Empty(t, h.down, "heartbeats keep it alive")
 		last := time.Now()
 		require.ErrorIs(t, <-h.down, ErrHeartbeatLost)
 		require.GreaterOrEqual(t, time.Since(last), 40*time.Second)

@@ -64,7 +64,7 @@ func TestOrderUnderLoad(t *testing.T) {
 			receive(t, f.eventCh).send(burst(tc.events, tc.channels))
 			receive(t, h.complete)
 			require.Empty(t, h.wrong)
-			require.Empty(t, h.downs)
+			require.Empty(t, h.down)
 		})
 	}
 }
@@ -76,7 +76,7 @@ func TestBurstDuringResyncIsHeld(t *testing.T) {
 	hold := make(chan struct{})
 	h.onUp = func(Snapshot) { <-hold }
 	addr := f.listen(t)
-	startNode(t, f, h, func(cfg *Config) { cfg.Addr, cfg.Dial = addr, nil })
+	startNode(t, f, h, func(cfg *Config) { cfg.Addr, cfg.Dial, cfg.Watchdog = addr, nil, time.Minute })
 	receive(t, f.eventCh).send(burst(events, 50)) // returns although the handler takes nothing
 	require.Zero(t, h.taken.Load())
 	close(hold)

@@ -10,10 +10,10 @@ var commands map[string]func(s *Switch, arg string) string
 func init() {
 	commands = map[string]func(s *Switch, arg string) string{
 		"status":            func(s *Switch, _ string) string { return s.status() },
-		"version":           func(s *Switch, arg string) string { return version(arg) },
+		"version":           func(_ *Switch, arg string) string { return version(arg) },
 		"show":              (*Switch).show,
 		"sofia":             func(s *Switch, arg string) string { return s.sofia.command(arg) },
-		"reloadxml":         func(s *Switch, _ string) string { reply, _ := s.reload(); return reply },
+		"reloadxml":         func(s *Switch, _ string) string { verdict, _ := s.reload(); return "+OK [" + verdict + "]\n" },
 		"reloadacl":         (*Switch).reloadACL,
 		"global_getvar":     func(s *Switch, arg string) string { return s.globalVariable(arg) },
 		"global_setvar":     (*Switch).setGlobal,
@@ -57,24 +57,26 @@ func version(arg string) string {
 	return "FreeSWITCH Version " + Version + " (" + strings.TrimPrefix(humanVersion, "1.10.12-release ") + ")\n"
 }
 
-// reload is reloadxml: everything is read anew, and on an error all of it stays as it was. The gateways are returned for a
-// rescan, which is the only thing that loads them; nil after an error.
-func (s *Switch) reload() (string, *[]*gatewayConfig) {
+// reload is reloadxml: everything is read anew, and on an error all of it stays as it was and the verdict tells why. It does not
+// touch the address list in force, only reloadacl does. The gateways are returned for a rescan, which is what loads them.
+func (s *Switch) reload() (verdict string, gateways []*gatewayConfig) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
 	p, gateways, err := loadConfiguration(s.cfg.ConfDir)
 	if err != nil {
 		s.log.Error("configuration does not load", "error", err)
-		return "+OK [" + err.Error() + "]\n", nil
+		return err.Error(), nil
 	}
-	p.sources = s.keepSources(p)
+	p.sources = s.plan.Load().sources
 	s.plan.Store(p)
 	s.fire(evReloadXML, "", origin{"switch_xml.c", "switch_xml_open_root"}, nil)
-	return "+OK [Success]\n", &gateways
+	return "Success", gateways
 }
 
-// keepSources returns the address list in force: reloadxml does not touch it, only reloadacl does.
-func (s *Switch) keepSources(*plan) []source { return s.plan.Load().sources }
-
+// reloadACL is reloadacl: reloadxml, and the address list made anew from what was read.
 func (s *Switch) reloadACL(string) string {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
 	p, err := loadPlan(s.cfg.ConfDir)
 	if err != nil {
 		s.log.Error("configuration does not load", "error", err)
@@ -156,14 +158,13 @@ func (s *Switch) control(arg string) string {
 }
 
 func (s *Switch) hangupAll(arg string) string {
-	why := causeOutOfOrder
-	if words := strings.Fields(arg); len(words) > 0 {
+	why := causeManagerRequest
+	words := strings.Fields(arg)
+	if len(words) > 1 {
+		return "-ERR hupall by variable is not simulated\n"
+	}
+	if len(words) == 1 {
 		why = parseCause(words[0])
-		if len(words) > 1 {
-			return "-ERR hupall by variable is not simulated\n"
-		}
-	} else {
-		why = 703
 	}
 	for _, c := range s.snapshot() {
 		c.hangup(why)

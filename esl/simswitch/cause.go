@@ -22,8 +22,8 @@ const (
 	causeOriginatorCancel   cause = 487
 	causeSystemShutdown     cause = 701
 	causeLoseRace           cause = 702
+	causeManagerRequest     cause = 703
 	causeAllottedTimeout    cause = 802
-	causeProgressTimeout    cause = 807
 	causeInvalidGateway     cause = 808
 	causeGatewayDown        cause = 809
 	causeInvalidURL         cause = 810

@@ -121,7 +121,6 @@ type channel struct {
 	brk           bool
 	parked        bool
 	transferred   bool
-	extension     []application
 	dtmf          []byte
 	dialed        []byte
 	app, appData  string

@@ -114,10 +114,10 @@ func (l *listener) nixevent(args string) string {
 			continue
 		}
 		keys++
-		switch {
-		case id == evCustom:
+		switch id {
+		case evCustom:
 			custom = true
-		case id == evAll:
+		case evAll:
 			sub.all = false
 			sub.events = [maxEvents]bool{}
 		default:

@@ -326,7 +326,7 @@ func (c *channel) parseExtension(ext *planExtension, found *[]application) (proc
 		var groups []string
 		matched := true
 		if cond.field != "" {
-			value := ""
+			var value string
 			if strings.Contains(cond.field, "$") {
 				value = c.expand(cond.field)
 			} else {

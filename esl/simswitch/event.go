@@ -167,7 +167,7 @@ func appendJSONString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
 	start := 0
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		ch := s[i]
 		if ch >= 0x20 && ch != '"' && ch != '\\' {
 			continue
@@ -216,7 +216,7 @@ func (e *event) appendPlain(b []byte) []byte {
 func appendURLEncoded(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	const unsafe = "\r\n #%&+:;<=>?@[\\]^`{|}\""
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		ch := s[i]
 		if ch == '%' && i+2 < len(s) && strings.IndexByte(hex, s[i+1]) >= 0 && strings.IndexByte(hex, s[i+2]) >= 0 {
 			b = append(b, ch)

@@ -29,7 +29,7 @@ var gatewayParams = map[string]bool{
 	"from-user": true, "expire-seconds": true, "retry-seconds": true, "ping": true, "ping-min": true, "ping-max": true,
 	"caller-id-in-from": true, "extension": true, "extension-in-contact": true, "register-proxy": true, "outbound-proxy": true,
 	"register-transport": true, "contact-params": true, "context": true, "cid-type": true, "rfc-5626": true, "sip-cid-type": true,
-	"ping-user-agent": true, "supress-cng": true,
+	"ping-user-agent": true,
 }
 
 // gatewayName is the expression parse_gateways holds names to; others are skipped with an error in the log.

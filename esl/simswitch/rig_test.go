@@ -140,7 +140,7 @@ func (r *realRig) login(t *testing.T) *client { return login(t, r.node.ESLAddr, 
 
 func (r *realRig) callIn(t *testing.T, to string) party {
 	t.Helper()
-	leg, err := r.carrier.Call(context.Background(), lab.Caller{From: "+15559876", To: to, NodeSIP: r.node.SIPAddr, App: lab.AppPark})
+	leg, err := r.carrier.Call(t.Context(), lab.Caller{From: "+15559876", To: to, NodeSIP: r.node.SIPAddr, App: lab.AppPark})
 	require.NoError(t, err)
 	return realParty{leg}
 }
@@ -148,13 +148,13 @@ func (r *realRig) callIn(t *testing.T, to string) party {
 type realParty struct{ *lab.Leg }
 
 func (p realParty) hangUp(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, p.HangUp(ctx))
 }
 
 func (p realParty) types(t *testing.T, digits string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, p.Answered(ctx))
 	require.NoError(t, p.Types(ctx, digits))
@@ -318,7 +318,7 @@ func (k *take) transcript(loose []string) string {
 			}
 			fmt.Fprintf(&out, "%s\n", name)
 			for _, h := range conformanceHeaders {
-				if value, ok := e[h]; ok && !contains(loose, h) && !(chance && h == "Channel-State") {
+				if value, ok := e[h]; ok && !contains(loose, h) && (!chance || h != "Channel-State") {
 					fmt.Fprintf(&out, "    %s: %s\n", h, scrubTo(k.translate(value), k.to))
 				}
 			}

@@ -211,12 +211,9 @@ func (f *sofia) command(arg string) string {
 func (f *sofia) profileCommand(words []string, verb, name string) string {
 	switch strings.ToLower(verb) {
 	case "rescan":
-		reply, gateways := f.sw.reload()
-		if gateways == nil {
-			return reply
-		}
-		f.add(*gateways)
-		return "Reload XML [Success]\n+OK scan complete\n"
+		verdict, gateways := f.sw.reload()
+		f.add(gateways)
+		return "Reload XML [" + verdict + "]\n+OK scan complete\n"
 	case "killgw":
 		if len(words) < 4 {
 			return "-ERR missing gw name\n"
@@ -302,9 +299,9 @@ func (f *sofia) writeGatewayLocked(out *strings.Builder, g *gateway) {
 	}
 	ping, uptime, pingTime := int64(0), int64(0), "0.00"
 	if g.pingSeconds() > 0 && !g.pinged.IsZero() {
-		next := time.Duration(g.pingSeconds()) * time.Second
-		periods := f.sw.clock.now().Sub(g.pinged)/next + 1
-		ping, pingTime = g.pinged.Add(periods*next).Unix(), "1.00"
+		every := int64(g.pingSeconds())
+		since := int64(f.sw.clock.now().Sub(g.pinged) / time.Second)
+		ping, pingTime = g.pinged.Unix()+(since/every+1)*every, "1.00"
 	}
 	if g.up {
 		uptime = f.sw.clock.now().Sub(g.upSince).Microseconds()

@@ -76,8 +76,9 @@ type Switch struct {
 	live     atomic.Int64
 	rate     rateMeter
 
-	plan  atomic.Pointer[plan]
-	sofia *sofia
+	reloading sync.Mutex
+	plan      atomic.Pointer[plan]
+	sofia     *sofia
 
 	wg     sync.WaitGroup
 	closed chan struct{}

@@ -119,11 +119,11 @@ func parseXML(file, content string, known schema) ([]*element, error) {
 				return nil, fail("%v", err)
 			}
 			e.line, _ = dec.InputPos()
-			if !(len(stack) == 1 && e.name == "include") {
+			if len(stack) == 1 && e.name == "include" {
+				stack = append(stack, parent)
+			} else {
 				parent.children = append(parent.children, e)
 				stack = append(stack, e)
-			} else {
-				stack = append(stack, parent)
 			}
 		case xml.EndElement:
 			stack = stack[:len(stack)-1]
