@@ -90,6 +90,7 @@ func BenchmarkCallsPerSecond(b *testing.B) {
 	const together = 100
 	for name, start := range map[string]func(b *testing.B, l *live){
 		"inbound": func(b *testing.B, l *live) {
+			b.Helper()
 			_, err := l.sim.CallIn(simswitch.IncomingCall{From: "+15559876543", To: l.did.NumberE164})
 			require.NoError(b, err)
 		},

@@ -46,6 +46,7 @@ type fakeChannel struct {
 }
 
 func newFakeSwitch(t testing.TB) *fakeSwitch {
+	t.Helper()
 	return &fakeSwitch{t: t, channels: map[string]*fakeChannel{}, on: map[string]func(command) error{}, told: make(chan command, 4096)}
 }
 
@@ -98,9 +99,10 @@ func (f *fakeSwitch) do(c command, byDefault func() error) error {
 		name, _, _ := strings.Cut(c.args, " ")
 		fn = f.on["execute "+name]
 	}
+	gone := ch == nil && c.verb != "originate" || ch != nil && ch.dead
 	f.mu.Unlock()
 	f.told <- c
-	if ch == nil && c.verb != "originate" || ch != nil && ch.dead {
+	if gone {
 		return errNoChannel
 	}
 	if fn != nil {
@@ -292,8 +294,9 @@ func (f *fakeSwitch) Dump(_ context.Context, channel string) (*esl.Event, error)
 			headers[k] = v
 		}
 	}
+	gone := ch == nil || ch.dead
 	f.mu.Unlock()
-	if ch == nil || ch.dead {
+	if gone {
 		return nil, errNoChannel
 	}
 	doc, err := json.Marshal(headers)

@@ -54,7 +54,8 @@ func newSimulated(t testing.TB, store *models.Store, speed float64, edit ...func
 	l.sim = sim
 	l.callIn = func(t testing.TB, to, digits string, after, hangupAfter time.Duration) {
 		t.Helper()
-		_, err := sim.CallIn(simswitch.IncomingCall{From: "+15559876543", To: to, Digits: digits, DigitsAfter: after, HangupAfter: hangupAfter})
+		// The simulated clock runs fast and ours does not: leave our side time to get to where the digits are expected.
+		_, err := sim.CallIn(simswitch.IncomingCall{From: "+15559876543", To: to, Digits: digits, DigitsAfter: 3 * after, HangupAfter: hangupAfter})
 		require.NoError(t, err)
 	}
 	return l
@@ -208,7 +209,7 @@ func TestFreeSWITCHInboundGather(t *testing.T) {
 	t.Parallel()
 	onSwitches(t, func(t *testing.T, l *live) {
 		l.answers("/answer", reply(`[{"action":"say","text":"Welcome!"},
-			{"action":"gather","id":"menu","max_digits":6,"timeout":10,"prompt":[{"action":"say","text":"It's time: type, please! Or don't."},{"action":"say","text":"Now."}],"result_url":"/digits"}]`))
+			{"action":"gather","id":"menu","max_digits":6,"timeout":60,"prompt":[{"action":"say","text":"It's time: type, please! Or don't."},{"action":"say","text":"Now."}],"result_url":"/digits"}]`))
 		l.answers("/digits", reply(`[{"action":"say","text":"Thank you"},{"action":"hangup"}]`))
 		l.callIn(t, l.did.NumberE164, "4321#", 5*time.Second, 0)
 		call := l.end()
@@ -300,7 +301,7 @@ func TestFreeSWITCHRecordings(t *testing.T) {
 func TestFreeSWITCHRecordEndsByKey(t *testing.T) {
 	t.Parallel()
 	onSwitches(t, func(t *testing.T, l *live) {
-		l.answers("/answer", reply(`[{"action":"record","max_seconds":20,"beep":false,"finish_on_key":"*","result_url":"/result"}]`))
+		l.answers("/answer", reply(`[{"action":"record","max_seconds":60,"silence_seconds":0,"beep":false,"finish_on_key":"*","result_url":"/result"}]`))
 		l.answers("/result", status(http.StatusNoContent))
 		l.callIn(t, l.did.NumberE164, "*", 2*time.Second, 0)
 		l.end()
