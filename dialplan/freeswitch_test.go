@@ -63,24 +63,31 @@ func within(t *testing.T) context.Context {
 func startLive(t *testing.T, store *fakeStore, options lab.Options) *live {
 	t.Helper()
 	lab.Require(t)
+	node := lab.StartNode(t, options)
+	l := connectLive(t, store, node.ESLAddr, node.Password, node.ConfDir)
+	l.node, l.sip = node, node.SIPAddr
+	return l
+}
+
+// connectLive connects to a switch and brings it up to date.
+func connectLive(t *testing.T, store *fakeStore, addr, password, confDir string) *live {
+	t.Helper()
 	l := &live{
 		store: store, log: &bytes.Buffer{}, up: make(chan struct{}, 1),
 		parks: make(chan *esl.Event, 100), ended: make(chan *esl.Event, 1000), gates: make(chan *esl.Event, 1000),
 	}
-	l.node = lab.StartNode(t, options)
-	l.sip = l.node.SIPAddr
 	var err error
 	l.syncer, err = NewSyncer(Config{
 		Store: store, Providers: []netip.Prefix{netip.MustParsePrefix("127.0.0.128/25")},
 		Logger: slog.New(slog.NewTextHandler(l.log, nil)),
 	})
 	require.NoError(t, err)
-	l.control, err = esl.NewNode(esl.Config{Name: "one", Addr: l.node.ESLAddr, Password: l.node.Password, Handler: l, Logger: slog.New(slog.DiscardHandler)})
+	l.control, err = esl.NewNode(esl.Config{Name: "one", Addr: addr, Password: password, Handler: l, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.NoError(t, l.control.Start(t.Context()))
 	t.Cleanup(l.control.Stop)
 	receive(t, l.up)
-	l.syncer.AddNode(models.Node{ID: "node_1", ConfDir: l.node.ConfDir}, l.control)
+	l.syncer.AddNode(models.Node{ID: "node_1", ConfDir: confDir}, l.control)
 	l.sync(t)
 	return l
 }
