@@ -82,7 +82,7 @@ func StartCarrier(t testing.TB) *Carrier {
 	t.Helper()
 	binary := Require(t)
 	base := t.TempDir()
-	ports, err := reserve()
+	ports, err := reserve(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestFreeSWITCHBuildersAlone(t *testing.T) {
 // possible at all go on as if nothing had been written.
 func testHostile(t *testing.T, s *system) {
 	// A short path, since some fields take few characters.
-	traps, err := os.MkdirTemp("", "t")
+	traps, err := os.MkdirTemp("", "t") //nolint:usetesting // see above
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(traps) })
 	count := 0

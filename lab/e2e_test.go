@@ -50,19 +50,13 @@ func TestFreeSWITCHEndToEnd(t *testing.T) {
 		}
 	})
 
-	// Last, since it takes the controller away from every call.
-	t.Run("controller killed", func(t *testing.T) { testControllerKilled(t, s) })
-	t.Run("node killed", func(t *testing.T) { testNodeKilled(t, s) })
-	t.Run("doctor", func(t *testing.T) {
-		cmd := s.command(t, "doctor")
-		out, err := cmd.CombinedOutput()
+	// Last and one after the other, since they take the controller or the switch away from every call.
+	t.Run("controller killed", func(t *testing.T) { testControllerKilled(t, s) }) //nolint:paralleltest // see above
+	t.Run("node killed", func(t *testing.T) { testNodeKilled(t, s) })             //nolint:paralleltest // see above
+	for _, command := range [][]string{{"doctor"}, {"ledger", "verify"}} {
+		out, err := s.command(t, command...).CombinedOutput()
 		require.NoError(t, err, string(out))
-	})
-	t.Run("ledger", func(t *testing.T) {
-		cmd := s.command(t, "ledger", "verify")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-	})
+	}
 }
 
 // testWrongPassword makes a trunk that cannot register, corrects it, and takes it away.

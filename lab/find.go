@@ -47,8 +47,8 @@ func modules(binary string) string {
 	if named := os.Getenv("FREESWITCH_MOD"); named != "" {
 		return named
 	}
-	if real, err := filepath.EvalSymlinks(binary); err == nil {
-		binary = real
+	if resolved, err := filepath.EvalSymlinks(binary); err == nil {
+		binary = resolved
 	}
 	prefix := filepath.Dir(filepath.Dir(binary))
 	for _, folder := range []string{"lib/freeswitch/mod", "mod"} {

@@ -45,7 +45,7 @@ func StartNode(t testing.TB, options Options) *Node {
 	t.Helper()
 	binary := Require(t)
 	base := t.TempDir()
-	ports, err := reserve()
+	ports, err := reserve(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,7 +29,7 @@ type block struct {
 }
 
 // reserve takes a free block. The lock is an flock, which dies with the process, so that a killed test leaks nothing.
-func reserve() (*block, error) {
+func reserve(ctx context.Context) (*block, error) {
 	folder := filepath.Join(os.TempDir(), "tandem-lab-ports")
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, fmt.Errorf("reserve ports: %w", err)
@@ -39,7 +40,7 @@ func reserve() (*block, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reserve ports: %w", err)
 		}
-		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil && free(base) {
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil && free(ctx, base) {
 			return &block{base: base, lock: lock}, nil
 		}
 		_ = lock.Close()
@@ -55,15 +56,16 @@ func (b *block) rtpStart() int { return b.base + rtpOffset }
 func (b *block) rtpEnd() int   { return b.base + blockSize - 1 }
 
 // free reports whether the fixed ports of a block can be bound, over TCP and UDP.
-func free(base int) bool {
+func free(ctx context.Context, base int) bool {
+	var config net.ListenConfig
 	for port := base; port < base+rtpOffset; port++ {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		stream, err := net.Listen("tcp", addr)
+		stream, err := config.Listen(ctx, "tcp", addr)
 		if err != nil {
 			return false
 		}
 		_ = stream.Close()
-		packets, err := net.ListenPacket("udp", addr)
+		packets, err := config.ListenPacket(ctx, "udp", addr)
 		if err != nil {
 			return false
 		}

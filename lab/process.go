@@ -61,7 +61,8 @@ func (p *process) start(ctx context.Context) error {
 	}
 	defer func() { _ = out.Close() }()
 
-	cmd := exec.Command(p.binary, args...)
+	// The switch outlives the context of its start.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.binary, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.base, "LANG=C"}, p.env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = dieWithParent()

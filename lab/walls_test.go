@@ -85,7 +85,11 @@ func TestFreeSWITCHWalls(t *testing.T) {
 // attack runs an application with a command in its argument on a new call and returns the file that the command would make.
 func attack(t *testing.T, node *lab.Node, carrier *lab.Carrier, app string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), app)
+	// A short path, since it may be spoken to its end.
+	folder, err := os.MkdirTemp("", "w") //nolint:usetesting // see above
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	file := filepath.Join(folder, app)
 	argument := map[string]string{
 		"set":      "x=${system(touch %s)}",
 		"log":      "NOTICE ${system(touch %s)}",
@@ -97,7 +101,7 @@ func attack(t *testing.T, node *lab.Node, carrier *lab.Carrier, app string) stri
 	channel := callOut(t, node, carrier, "+15550000010")
 	require.NoError(t, probe.Execute(t.Context(), channel, app, fmt.Sprintf(argument, file)))
 	for {
-		done, err := probe.Await(seconds(t, 20), "CHANNEL_EXECUTE_COMPLETE")
+		done, err := probe.Await(seconds(t, 60), "CHANNEL_EXECUTE_COMPLETE")
 		require.NoError(t, err, app)
 		if done.Event("Unique-ID") == channel && done.Event("Application") == app {
 			return file

@@ -14,5 +14,5 @@ func main() {
 		_, _ = fmt.Fprintln(os.Stderr, "no FreeSWITCH here: set FREESWITCH_BIN to the path of a freeswitch 1.10 binary")
 		os.Exit(1)
 	}
-	fmt.Println("testing against", path)
+	_, _ = fmt.Fprintln(os.Stdout, "testing against", path)
 }
