@@ -68,6 +68,7 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	client := egress.NewClient(egress.Config{
 		AllowedNetworks: c.cfg.AllowNetworks, AllowedPorts: c.cfg.AllowPorts, AllowAnyPort: len(c.cfg.AllowPorts) == 0,
 	})
+	c.parts.add("outgoing http", func(context.Context) error { client.CloseIdleConnections(); return nil })
 	prices := c.cfg.Billing
 	prices.Logger = c.logger.With("part", "billing")
 	rater, err := billing.New(prices)

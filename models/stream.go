@@ -277,7 +277,9 @@ func (s *Store) heads(ctx context.Context, streams []Stream) ([]ClaimedStream, e
 	for _, stream := range streams {
 		i, ok := at[key{stream.CallID, stream.EndpointID}]
 		if !ok {
-			return nil, errors.New("webhook stream of call " + stream.CallID + " has no head event")
+			// One broken row must not stop every other call's delivery; its lease keeps it from being looked at all the time.
+			s.core.logger.ErrorContext(ctx, "webhook stream has no head event", "call_id", stream.CallID, "application_id", stream.EndpointID)
+			continue
 		}
 		claimed = append(claimed, ClaimedStream{Stream: stream, Event: rows[i].CallEvent, Attempts: rows[i].Tried})
 	}

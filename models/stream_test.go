@@ -406,3 +406,16 @@ func TestProbeOnceAcrossProcesses(t *testing.T) {
 		}
 	})
 }
+
+// TestClaimPassesOverABrokenStream: a stream whose head is missing stops only itself.
+func TestClaimPassesOverABrokenStream(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		app := modelstest.Application(t, s, modelstest.Customer(t, s, 0))
+		broken, healthy := callWithEvents(t, s, app, 1), callWithEvents(t, s, app, 1)
+		require.NoError(t, models.Exec(t.Context(), s, "DELETE FROM webhook_deliveries WHERE call_id = ?", broken.ID))
+		claimed := claim(t, s)
+		require.Len(t, claimed, 1)
+		require.Equal(t, healthy.ID, claimed[0].CallID)
+	})
+}
