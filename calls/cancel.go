@@ -40,5 +40,5 @@ func (m *Manager) Cancel(ctx context.Context, customerID, callID string, inTx fu
 }
 
 func cancelIntent() *intent {
-	return &intent{reason: ReasonAPIHangup, source: SourceAPI, status: StatusCanceled, cause: causeCancel}
+	return &intent{reason: ReasonAPIHangup, early: ReasonCanceled, source: SourceAPI, status: StatusCanceled, cause: causeCancel}
 }

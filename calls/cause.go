@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -213,6 +214,7 @@ func number(s string) int {
 // intent is a wish of ours that a call ends: why, for whom, and with which cause on the switch.
 type intent struct {
 	reason  string
+	early   string // the reason of a call that was not answered, where it is another
 	source  string
 	status  string // the state of a call that was not answered; "" leaves it to the cause
 	cause   string
@@ -251,7 +253,7 @@ func conclude(direction string, answered bool, f hangupFacts, asked *intent) end
 	e.billed = 0
 	switch {
 	case asked != nil:
-		e.status, e.reason, e.source = asked.status, asked.reason, asked.source
+		e.status, e.reason, e.source = asked.status, cmp.Or(asked.early, asked.reason), asked.source
 		if e.status == "" {
 			e.status = unansweredVerdict(f.cause, f.sip).status
 		}

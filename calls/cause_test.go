@@ -31,7 +31,7 @@ func TestCapturedEndings(t *testing.T) {
 		"originate-notfound-404":                {DirectionOutbound, false, nil, ending{StatusFailed, ReasonInvalidNumber, SourceCarrier, "UNALLOCATED_NUMBER", 1, 404, 0}},
 		"originate-unavailable-503":             {DirectionOutbound, false, nil, ending{StatusFailed, ReasonCarrierError, SourceCarrier, "NORMAL_TEMPORARY_FAILURE", 41, 503, 0}},
 		"originate-no-answer-timeout":           {DirectionOutbound, false, nil, ending{StatusNoAnswer, ReasonNoAnswer, SourcePlatform, "NO_ANSWER", 19, 487, 0}},
-		"originate-cancelled-while-ringing":     {DirectionOutbound, false, cancel, ending{StatusCanceled, ReasonAPIHangup, SourceAPI, "ORIGINATOR_CANCEL", 16, 487, 0}},
+		"originate-cancelled-while-ringing":     {DirectionOutbound, false, cancel, ending{StatusCanceled, ReasonCanceled, SourceAPI, "ORIGINATOR_CANCEL", 16, 487, 0}},
 		"originate-answer-we-hang-up":           {DirectionOutbound, true, hangup, ending{StatusCompleted, ReasonCompleted, SourceActions, "NORMAL_CLEARING", 16, 200, 1}},
 		"originate-answer-callee-hangs-up":      {DirectionOutbound, true, hangup, ending{StatusCompleted, ReasonCalleeHangup, SourceCallee, "NORMAL_CLEARING", 16, 200, 2}},
 		"originate-early-media-183":             {DirectionOutbound, true, nil, ending{StatusCompleted, ReasonCalleeHangup, SourceCallee, "NORMAL_CLEARING", 16, 200, 3}},

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,9 +155,12 @@ func (s *session) conclude() ending {
 			end.status = asked.status
 		}
 	}
-	if s.answered {
+	switch {
+	case s.answered:
 		end.status, end.sip = StatusCompleted, 200
 		end.billed = s.secondsSinceAnswer()
+	case asked != nil:
+		end.reason = cmp.Or(asked.early, asked.reason)
 	}
 	return end
 }

@@ -167,7 +167,7 @@ func TestCancelInEveryLiveState(t *testing.T) {
 		<-started
 		cancel(call)
 		ended := s.end()
-		require.Equal(t, []any{StatusCanceled, ReasonAPIHangup, SourceAPI, "ORIGINATOR_CANCEL"}, []any{ended.Status, ended.Reason, ended.HangupSource, ended.Cause})
+		require.Equal(t, []any{StatusCanceled, ReasonCanceled, SourceAPI, "ORIGINATOR_CANCEL"}, []any{ended.Status, ended.Reason, ended.HangupSource, ended.Cause})
 		require.Equal(t, []string{"call.created", "call.failed"}, s.kinds(call.ID))
 
 		// Ringing.

@@ -194,14 +194,14 @@ func TestFreeSWITCHCancelWhileRinging(t *testing.T) {
 			_, err := l.manager.Cancel(t.Context(), l.customer.ID, created.ID, nil)
 			require.NoError(t, err)
 			call := l.end()
-			require.Equal(t, []any{StatusCanceled, ReasonAPIHangup, SourceAPI, "ORIGINATOR_CANCEL", 487}, []any{call.Status, call.Reason, call.HangupSource, call.Cause, call.SIPCode})
+			require.Equal(t, []any{StatusCanceled, ReasonCanceled, SourceAPI, "ORIGINATOR_CANCEL", 487}, []any{call.Status, call.Reason, call.HangupSource, call.Cause, call.SIPCode})
 		}
 		// At once, before there is a channel.
 		created := l.create(func(r *CreateRequest) { r.To = "+15550000180" })
 		_, err := l.manager.Cancel(t.Context(), l.customer.ID, created.ID, nil)
 		require.NoError(t, err)
 		call := l.end()
-		require.Equal(t, []any{StatusCanceled, ReasonAPIHangup}, []any{call.Status, call.Reason})
+		require.Equal(t, []any{StatusCanceled, ReasonCanceled}, []any{call.Status, call.Reason})
 	})
 }
 
