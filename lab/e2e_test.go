@@ -146,7 +146,7 @@ func testCanceledWhileRinging(t *testing.T, s *system) {
 	end, events := app.ended(soon(t), t, s, call.text("id"))
 	t.Logf("%v: %v", kinds(events), end.part("call"))
 	require.Equal(t, "call.failed", end.text("type"))
-	for field, want := range map[string]any{"status": "canceled", "reason": "api_hangup", "hangup_source": "api", "cause": "ORIGINATOR_CANCEL", "sip_code": 487.0} {
+	for field, want := range map[string]any{"status": "canceled", "reason": "canceled", "hangup_source": "api", "cause": "ORIGINATOR_CANCEL", "sip_code": 487.0} {
 		require.Equal(t, want, end.part("call")[field], field)
 	}
 	require.Zero(t, end.part("call").number("cost_micros"))
