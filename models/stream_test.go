@@ -413,7 +413,7 @@ func TestClaimPassesOverABrokenStream(t *testing.T) {
 	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
 		app := modelstest.Application(t, s, modelstest.Customer(t, s, 0))
 		broken, healthy := callWithEvents(t, s, app, 1), callWithEvents(t, s, app, 1)
-		require.NoError(t, models.Exec(t.Context(), s, "DELETE FROM webhook_deliveries WHERE call_id = ?", broken.ID))
+		require.NoError(t, models.Write(t.Context(), s, "DELETE FROM webhook_deliveries WHERE call_id = ?", broken.ID))
 		claimed := claim(t, s)
 		require.Len(t, claimed, 1)
 		require.Equal(t, healthy.ID, claimed[0].CallID)
