@@ -93,7 +93,8 @@ func TestGatherOutcomes(t *testing.T) {
 
 func TestSayAndPause(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, modelstest.Open(t))
+	still := time.Now().UTC()
+	s := newScene(t, modelstest.Open(t), func(c *Config) { c.Now = func() time.Time { return still } })
 	s.answers("/answer", reply(`[
 		{"action":"say","text":"one","loop":2,"voice":"rms"},
 		{"action":"say","text":"two","barge_in":true,"loop":3},
@@ -168,9 +169,9 @@ func TestPlayEndsAfterMaxSeconds(t *testing.T) {
 	s.answers("/tone.wav", func(w http.ResponseWriter, _ asked) { _, _ = w.Write(silentWAV()) })
 	s.answers("/answer", reply(`[{"action":"play","url":"`+s.server.URL+`/tone.wav","loop":0,"max_seconds":1,"result_url":"/result"}]`))
 	s.answers("/result", status(204))
-	var running command
-	s.sw.script("execute playback", func(c command) error { running = c; return nil })
-	s.sw.script("break", func(command) error { s.sw.complete(running, "Application-Response", "FILE PLAYED"); return nil })
+	running := make(chan command, 1)
+	s.sw.script("execute playback", func(c command) error { running <- c; return nil })
+	s.sw.script("break", func(command) error { s.sw.complete(<-running, "Application-Response", "FILE PLAYED"); return nil })
 	s.create()
 	s.end()
 	asks := s.requests()
@@ -384,17 +385,14 @@ func TestOnlyOneApplicationAtATime(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, modelstest.Open(t))
 	s.answers("/answer", reply(`[{"action":"say","text":"one"},{"action":"say","text":"two"}]`))
-	var first command
 	s.sw.script("execute speak", func(c command) error {
-		if first.id == "" {
-			first = c
-			return nil
+		if strings.HasSuffix(c.args, "two") {
+			s.sw.complete(c)
 		}
-		s.sw.complete(c)
 		return nil
 	})
 	s.create()
-	s.sw.await("execute speak")
+	first := s.sw.await("execute speak")
 	// Completions of others, even of the same channel, mean nothing.
 	s.sw.event("CHANNEL_EXECUTE_COMPLETE", first.channel, "Application", "speak", "Application-UUID", "tandem-someone-else")
 	s.sw.event("CHANNEL_EXECUTE_COMPLETE", first.channel, "Application", "speak")
