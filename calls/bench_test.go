@@ -64,9 +64,9 @@ func (w *stopwatch) Execute(ctx context.Context, channel, id string, app esl.App
 // (durable), and the command. Calls come one after the other.
 func BenchmarkParkToFirstCommand(b *testing.B) {
 	l := newSimulated(b, openBench(b), 100, quiet)
-	watch := &stopwatch{Node: l.esl, Handler: l.relay.Handler, parked: map[string]time.Time{}}
-	l.relay.Handler = watch
+	watch := &stopwatch{Node: l.esl, Handler: l.relay.get(), parked: map[string]time.Time{}}
 	watch.Handler = l.manager.AddNode(l.node, watch)
+	l.relay.set(watch)
 	watch.HandleUp(esl.Snapshot{})
 	l.answers("/answer", reply(`[{"action":"answer"},{"action":"hangup"}]`))
 	b.ResetTimer()

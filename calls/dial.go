@@ -68,6 +68,7 @@ func (s *session) dialTarget(a *actions.Dial) (target esl.Target, failure map[st
 		}
 	}
 	if a.To.SIP != "" {
+		target.Profile = s.m.cfg.SIPProfile
 		return target, nil, nil
 	}
 	trunk, err := s.dialTrunk(a.To.TrunkID)

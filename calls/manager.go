@@ -55,6 +55,8 @@ type Config struct {
 	// tandem/recordings below the node's configuration directory.
 	MediaDir     func(node models.Node) string
 	RecordingDir func(node models.Node) string
+	// SIPProfile is the profile of the nodes that dials SIP URIs. Default esl.DefaultProfile.
+	SIPProfile string
 	// VoiceEngine and Voice speak what names no voice. Defaults: flite, slt.
 	VoiceEngine string
 	Voice       string
@@ -100,6 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.RecordingDir == nil {
 		c.RecordingDir = func(node models.Node) string { return filepath.Join(node.ConfDir, "tandem", "recordings") }
 	}
+	c.SIPProfile = cmp.Or(c.SIPProfile, esl.DefaultProfile)
 	c.VoiceEngine = cmp.Or(c.VoiceEngine, "flite")
 	c.Voice = cmp.Or(c.Voice, "slt")
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 3*time.Second)

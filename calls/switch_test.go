@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,14 +89,17 @@ func newReal(t *testing.T, store *models.Store) *live {
 // connect puts a manager on a switch.
 func connect(t testing.TB, s *scene, addr, password string, edit ...func(*Config)) *live {
 	t.Helper()
-	s.newManager(append([]func(*Config){func(c *Config) { c.Providers = prefixes("127.0.0.0/8") }}, edit...)...)
+	s.newManager(append([]func(*Config){func(c *Config) {
+		c.Providers = prefixes("127.0.0.0/8")
+		c.RingAfter = 500 * time.Millisecond
+	}}, edit...)...)
 	handler := &relay{}
 	node, err := esl.NewNode(esl.Config{
 		Addr: addr, Password: password, Handler: handler, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	require.NoError(t, err)
 	l := &live{scene: s, esl: node, relay: handler}
-	handler.Handler = s.manager.AddNode(s.node, node)
+	handler.set(s.manager.AddNode(s.node, node))
 	require.NoError(t, node.Start(t.Context()))
 	// Last in, first out: the manager hangs up its calls while the node is still there.
 	t.Cleanup(node.Stop)
@@ -109,7 +113,27 @@ func connect(t testing.TB, s *scene, addr, password string, edit ...func(*Config
 }
 
 // relay is the handler of a node that is made before its handler.
-type relay struct{ esl.Handler }
+type relay struct {
+	mu sync.Mutex
+	esl.Handler
+}
+
+// set puts another handler in the place of the first.
+func (r *relay) set(h esl.Handler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Handler = h
+}
+
+func (r *relay) HandleUp(snapshot esl.Snapshot) { r.get().HandleUp(snapshot) }
+func (r *relay) HandleEvent(ev *esl.Event)      { r.get().HandleEvent(ev) }
+func (r *relay) HandleDown(err error)           { r.get().HandleDown(err) }
+
+func (r *relay) get() esl.Handler {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Handler
+}
 
 // layOut writes what the dialplan package writes for one gateway and for numbers that all go to the controller.
 func layOut(t testing.TB, confDir, gateway, proxy string) {
@@ -372,6 +396,40 @@ func TestFreeSWITCHPlay(t *testing.T) {
 		}
 		require.Equal(t, []any{"played", "max_seconds"}, []any{results[0]["outcome"], results[1]["outcome"]})
 	})
+}
+
+func TestFreeSWITCHSlowAnswerURLRings(t *testing.T) {
+	t.Parallel()
+	onSwitches(t, func(t *testing.T, l *live) {
+		rung := make(chan struct{})
+		watch := &ringWatch{Handler: l.relay.get(), rung: rung}
+		l.relay.set(watch)
+		l.answers("/answer", func(w http.ResponseWriter, q asked) {
+			select {
+			case <-rung:
+				reply(`[{"action":"answer"},{"action":"pause","seconds":0.5}]`)(w, q)
+			case <-time.After(4 * time.Second):
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		})
+		l.callIn(t, l.did.NumberE164, "", 0, 0)
+		call := l.end()
+		require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{call.Status, call.Reason}, "the caller was told that it rings")
+	})
+}
+
+// ringWatch notes that the switch has told an inbound caller that it rings.
+type ringWatch struct {
+	esl.Handler
+	once sync.Once
+	rung chan struct{}
+}
+
+func (w *ringWatch) HandleEvent(ev *esl.Event) {
+	if ev.Name() == eventProgress {
+		w.once.Do(func() { close(w.rung) })
+	}
+	w.Handler.HandleEvent(ev)
 }
 
 func TestFreeSWITCHBargeIn(t *testing.T) {
