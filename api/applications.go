@@ -153,6 +153,12 @@ func (s *Server) updateApplication(r *request) (any, error) {
 		if err := tx.UpdateApplication(r.ctx, app); err != nil {
 			return err
 		}
+		if r.given.has("webhook_url") {
+			// Whoever says where to send has mended the endpoint: what waits for it is due again, under the same ids.
+			if err := tx.EnableEndpoint(r.ctx, app.ID); err != nil {
+				return err
+			}
+		}
 		answer = toApplication(app)
 		return nil
 	})

@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tandem/models"
 	"tandem/models/modelstest"
+	"tandem/webhooks"
 )
 
 func TestApplicationLifecycle(t *testing.T) {
@@ -152,5 +154,41 @@ func TestApplicationInUse(t *testing.T) {
 		b.delete("/v1/applications/"+app.ID).refused(codeResourceInUse, "")
 		b.delete("/v1/dids/" + did.str("id")).is(204)
 		b.delete("/v1/applications/" + app.ID).is(204)
+	})
+}
+
+// TestNamingTheWebhookURLEnablesIt: an endpoint that was disabled is tried again once its owner says where to send.
+func TestNamingTheWebhookURLEnablesIt(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(b *bench) {
+		ctx := b.t.Context()
+		app := modelstest.Application(b.t, b.store, b.customer)
+		call := modelstest.Call(b.t, b.store, app)
+		_, err := webhooks.Emit(ctx, b.store, call, webhooks.KindCreated, nil)
+		require.NoError(b.t, err)
+		claimed, err := b.store.ClaimStreams(ctx, "worker", time.Minute, 1, 1, 1)
+		require.NoError(b.t, err)
+		require.Len(b.t, claimed, 1)
+		require.NoError(b.t, b.store.FinishDeliveries(ctx, []models.Outcome{{
+			CallID: call.ID, EndpointID: app.ID, LeaseToken: claimed[0].LeaseToken, EventID: claimed[0].Event.ID,
+			Result: models.ResultRetry, RetryAt: b.store.Now().Add(time.Hour), DisableReason: webhooks.DisabledGone,
+			Attempt: models.Attempt{Number: 1, Status: 410},
+		}}))
+		state, err := b.store.EndpointState(ctx, app.ID)
+		require.NoError(b.t, err)
+		require.NotNil(b.t, state.DisabledAt)
+
+		b.patch("/v1/applications/"+app.ID, object{"name": "other"}).is(200)
+		state, err = b.store.EndpointState(ctx, app.ID)
+		require.NoError(b.t, err)
+		require.NotNil(b.t, state.DisabledAt, "another field changes nothing")
+
+		b.patch("/v1/applications/"+app.ID, object{"webhook_url": app.WebhookURL}).is(200)
+		state, err = b.store.EndpointState(ctx, app.ID)
+		require.NoError(b.t, err)
+		require.Nil(b.t, state.DisabledAt)
+		claimed, err = b.store.ClaimStreams(ctx, "worker", time.Minute, 1, 1, 1)
+		require.NoError(b.t, err)
+		require.Len(b.t, claimed, 1, "what waited is due again")
 	})
 }

@@ -107,6 +107,9 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	c.nodes.start(ctx)
 	c.parts.add("nodes", c.nodes.stop)
 
+	keeper := startHousekeeper(ctx, c.store, c.logger.With("part", "housekeeping"))
+	c.parts.add("housekeeping", keeper.stop)
+
 	server, err := api.New(api.Config{
 		Store: c.store, Calls: manager, Dialplan: syncer, Logger: c.logger.With("part", "api"), Mount: mount,
 	})
