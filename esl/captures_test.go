@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,7 @@ type capturedFrame struct {
 
 // captureFiles lists the scenes recorded with one event format.
 func captureFiles(t testing.TB, format string) []string {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "captures", format, "*.jsonl.gz"))
 	require.NoError(t, err)
 	require.Len(t, files, 30)
@@ -32,6 +34,7 @@ func captureFiles(t testing.TB, format string) []string {
 }
 
 func readCapture(t testing.TB, path string) []capturedFrame {
+	t.Helper()
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
 	z, err := gzip.NewReader(bytes.NewReader(raw))
@@ -39,11 +42,11 @@ func readCapture(t testing.TB, path string) []capturedFrame {
 	var list []capturedFrame
 	for d := json.NewDecoder(z); ; {
 		var f capturedFrame
-		if err := d.Decode(&f); err == io.EOF {
+		err := d.Decode(&f)
+		if errors.Is(err, io.EOF) {
 			return list
-		} else {
-			require.NoError(t, err)
 		}
+		require.NoError(t, err)
 		list = append(list, f)
 	}
 }
@@ -78,6 +81,7 @@ func TestCapturesAreReadWhole(t *testing.T) {
 }
 
 func checkCapturedFrame(t *testing.T, f frame) {
+	t.Helper()
 	switch f.kind {
 	case eslgo.TypeEventJSON:
 		e, err := ParseEvent(f.body)
@@ -108,6 +112,7 @@ func checkCapturedFrame(t *testing.T, f frame) {
 
 // decodeEvent is encoding/json's reading of an event, with lists in FreeSWITCH's notation.
 func decodeEvent(t *testing.T, doc string) map[string]string {
+	t.Helper()
 	var values map[string]any
 	require.NoError(t, json.Unmarshal([]byte(doc), &values))
 	headers := map[string]string{}

@@ -20,7 +20,7 @@ func TestTimedOutCommandDoesNotShiftLaterReplies(t *testing.T) {
 		f, h := newFakeSwitch(), newRecorder()
 		f.intercept = func(c *fakeConn, m clientMessage) bool {
 			if m.line == "api slow" {
-				time.Sleep(1500 * time.Millisecond)
+				pass(1500 * time.Millisecond)
 			}
 			if strings.HasPrefix(m.line, "api global_getvar core") || strings.HasPrefix(m.line, "api show") || !strings.HasPrefix(m.line, "api ") {
 				return false
@@ -47,7 +47,7 @@ func TestTimedOutCommandDoesNotShiftLaterReplies(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 40 {
 			all.Go(func() {
-				reply, err := n.API(context.Background(), fmt.Sprint("number ", i))
+				reply, err := n.API(t.Context(), fmt.Sprint("number ", i))
 				require.NoError(t, err)
 				require.Equal(t, fmt.Sprint("reply to api number ", i), reply)
 			})
@@ -77,7 +77,7 @@ func TestCommandAbandonedForTooLongClosesTheConnection(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		later := make(chan error, 1)
 		go func() {
-			long, cancel := context.WithTimeout(context.Background(), time.Minute)
+			long, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			_, err := n.API(long, "later")
 			later <- err
@@ -95,7 +95,7 @@ func TestPatientCallerKeepsTheConnection(t *testing.T) {
 		f, h := newFakeSwitch(), newRecorder()
 		f.intercept = func(_ *fakeConn, m clientMessage) bool {
 			if m.line == "api slow" {
-				time.Sleep(25 * time.Second)
+				pass(25 * time.Second)
 			}
 			return false
 		}
@@ -129,7 +129,7 @@ func TestAtMost64CommandsInFlight(t *testing.T) {
 		var all sync.WaitGroup
 		for range 200 {
 			all.Go(func() {
-				_, err := n.API(context.Background(), "held")
+				_, err := n.API(t.Context(), "held")
 				require.NoError(t, err)
 			})
 		}
@@ -186,15 +186,17 @@ func TestRefusalsAreTyped(t *testing.T) {
 func TestApplicationsInFlightOnAChannel(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]struct {
-		back func(n *Node, c *fakeConn, first string)
+		back func(ctx context.Context, n *Node, c *fakeConn, first string)
 		more int // how many of the waiting ones find room
 	}{
-		"completion": {more: 1, back: func(_ *Node, c *fakeConn, first string) {
+		"completion": {more: 1, back: func(_ context.Context, _ *Node, c *fakeConn, first string) {
 			c.event("CHANNEL_EXECUTE_COMPLETE", "Unique-ID", "chan", "Application-UUID", first)
 		}},
-		"hangup": {more: 2, back: func(_ *Node, c *fakeConn, _ string) { c.event("CHANNEL_HANGUP_COMPLETE", "Unique-ID", "chan") }},
-		"break":  {more: 2, back: func(n *Node, _ *fakeConn, _ string) { _ = n.Break(context.Background(), "chan") }},
-		"another channel's completion": {more: 0, back: func(_ *Node, c *fakeConn, _ string) {
+		"hangup": {more: 2, back: func(_ context.Context, _ *Node, c *fakeConn, _ string) {
+			c.event("CHANNEL_HANGUP_COMPLETE", "Unique-ID", "chan")
+		}},
+		"break": {more: 2, back: func(ctx context.Context, n *Node, _ *fakeConn, _ string) { _ = n.Break(ctx, "chan") }},
+		"another channel's completion": {more: 0, back: func(_ context.Context, _ *Node, c *fakeConn, _ string) {
 			c.event("CHANNEL_EXECUTE_COMPLETE", "Unique-ID", "other", "Application-UUID", NewEventUUID())
 		}},
 	} {
@@ -226,7 +228,7 @@ func TestApplicationsInFlightOnAChannel(t *testing.T) {
 				synctest.Wait()
 				require.EqualValues(t, 8, sent.Load(), "the ninth waits")
 				require.NoError(t, n.Execute(ctx, "another", NewEventUUID(), Answer()), "other channels do not wait")
-				give.back(n, c, ids[0])
+				give.back(ctx, n, c, ids[0])
 				synctest.Wait()
 				require.EqualValues(t, 8+give.more, sent.Load())
 				cancel()
@@ -295,7 +297,7 @@ func TestJobs(t *testing.T) {
 		}},
 		"nothing comes": {err: ErrNoReply, end: func(c *fakeConn) {
 			for range 3 {
-				time.Sleep(20 * time.Second)
+				pass(20 * time.Second)
 				c.event("HEARTBEAT")
 			}
 		}},
@@ -341,7 +343,7 @@ func TestSlowCommandsRunInTheBackground(t *testing.T) {
 				ev := <-f.eventCh
 				f.eventCh <- ev
 				go func() {
-					time.Sleep(15 * time.Second)
+					pass(15 * time.Second)
 					ev.event("BACKGROUND_JOB", "Job-UUID", job, "_body", reply+"\n")
 				}()
 			}
@@ -350,7 +352,7 @@ func TestSlowCommandsRunInTheBackground(t *testing.T) {
 		n := startNode(t, f, h, nil)
 		<-h.up
 		done := make(chan error, 1)
-		go func() { done <- n.ReloadXML(context.Background()) }()
+		go func() { done <- n.ReloadXML(t.Context()) }()
 		synctest.Wait()
 		began := time.Now()
 		_, err := n.Version(t.Context())

@@ -53,7 +53,7 @@ func (c *connection) authenticate(password string) (step string, err error) {
 	case f.kind != eslgo.TypeAuthRequest:
 		return "greeting", fmt.Errorf("%w: it said %q", ErrNotFreeSWITCH, clip(f.header))
 	}
-	f, err = c.request(line("auth", command.Auth{Password: password}))
+	_, err = c.request(line("auth", command.Auth{Password: password}))
 	if refused := new(CommandError); errors.As(err, &refused) {
 		return "auth", ErrBadPassword
 	}

@@ -20,10 +20,10 @@ func escapeLayer(s string, delim byte) string {
 	var b strings.Builder
 	b.Grow(len(s) + extra)
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c == ' ':
+		switch c := s[i]; c {
+		case ' ':
 			b.WriteString(`\s`)
-		case c == '\\' || c == '\'' || c == '"' || c == delim:
+		case '\\', '\'', '"', delim:
 			b.WriteByte('\\')
 			b.WriteByte(c)
 		default:

@@ -120,6 +120,7 @@ func modelSeparate(s string, delim byte, most int) []string {
 
 // modelBrackets is switch_event_create_brackets for one list.
 func modelBrackets(t testing.TB, data string) (vars []Var, rest string) {
+	t.Helper()
 	require.True(t, strings.HasPrefix(data, "{"), "no list in %q", data)
 	depth, end := 0, -1
 	for i := range len(data) {
@@ -143,6 +144,7 @@ func modelBrackets(t testing.TB, data string) (vars []Var, rest string) {
 
 // modelOriginate is originate_function's reading of its command line.
 func modelOriginate(t testing.TB, args string) (vars []Var, address, app string) {
+	t.Helper()
 	words := modelSeparate(args, ' ', 10)
 	require.Len(t, words, 2, "words of %q", args)
 	vars, address = modelBrackets(t, words[0])
@@ -188,6 +190,7 @@ func TestOriginateVariablesSurviveThreeLayers(t *testing.T) {
 
 // checkOriginateRoundTrip carries a value through a whole originate command and reports whether the builder took it.
 func checkOriginateRoundTrip(t testing.TB, value string) bool {
+	t.Helper()
 	o := Originate{
 		ChannelID: "chan-1", Gateway: "gw", Number: "+15550100", CallerIDNumber: "+15550199", Timeout: 30 * time.Second,
 		Variables: []Var{{"first", value}, {"second", "2"}}, ExecuteOnAnswer: []App{{name: "sched_hangup", args: "+60 ALLOTTED_TIMEOUT"}},

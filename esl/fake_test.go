@@ -44,7 +44,6 @@ type fakeConn struct {
 	reader *bufio.Reader
 	wmu    sync.Mutex
 	events bool
-	log    []clientMessage
 }
 
 // clientMessage is what a client sent: the command line, its headers and its body.
@@ -71,6 +70,7 @@ func (f *fakeSwitch) dialPipe(context.Context, string, string) (net.Conn, error)
 
 // listen serves connections on a loopback port.
 func (f *fakeSwitch) listen(t *testing.T) string {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	f.serving.Go(func() {
@@ -181,6 +181,9 @@ func (f *fakeSwitch) answer(c *fakeConn, m clientMessage) {
 	}
 }
 
+// pass lets time go by on the clock of a test's bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
 // receive reads one message as mod_event_socket does.
 func (c *fakeConn) receive() (clientMessage, error) {
 	m := clientMessage{headers: map[string]string{}}
@@ -282,13 +285,14 @@ func (r *recorder) HandleDown(err error) {
 
 // startNode starts a node on a fake switch through memory and stops both when the test ends.
 func startNode(t *testing.T, f *fakeSwitch, h Handler, change func(*Config)) *Node {
+	t.Helper()
 	cfg := Config{Addr: "fake", Password: fakePassword, Handler: h, Dial: f.dialPipe, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}
 	n, err := NewNode(cfg)
 	require.NoError(t, err)
-	require.NoError(t, n.Start(context.Background()))
+	require.NoError(t, n.Start(t.Context()))
 	t.Cleanup(func() {
 		n.Stop()
 		f.close()
@@ -298,7 +302,8 @@ func startNode(t *testing.T, f *fakeSwitch, h Handler, change func(*Config)) *No
 
 // deadline gives a context that ends with a test that hangs.
 func deadline(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }

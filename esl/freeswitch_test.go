@@ -84,17 +84,19 @@ func (l *live) completion(eventUUID string) *Event {
 }
 
 func deadlineTB(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // connectLive connects to a node that runs.
 func connectLive(t testing.TB, node *lab.Node, carrier *lab.Carrier) *live {
+	t.Helper()
 	heard := newJournal()
 	n, err := NewNode(Config{Addr: node.ESLAddr, Password: node.Password, Handler: heard, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	require.NoError(t, n.Start(context.Background()))
+	require.NoError(t, n.Start(t.Context()))
 	t.Cleanup(n.Stop)
 	require.NoError(t, n.WaitUp(deadlineTB(t, 20*time.Second)))
 	return &live{Node: n, t: t, node: node, carrier: carrier, heard: heard}
@@ -126,7 +128,7 @@ func (l *live) run(channel string, app App, err error) *Event {
 	l.t.Helper()
 	require.NoError(l.t, err)
 	id := NewEventUUID()
-	require.NoError(l.t, l.Execute(context.Background(), channel, id, app))
+	require.NoError(l.t, l.Execute(l.t.Context(), channel, id, app))
 	return l.completion(id)
 }
 
@@ -373,7 +375,7 @@ func wallsDown(confDir string) error {
 func TestFreeSWITCHBuildersAreAWallOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	l := startLive(t, lab.Options{Edit: wallsDown})
-	dir, err := os.MkdirTemp("", "w") // short: the paths are spoken
+	dir, err := os.MkdirTemp("", "w") //nolint:usetesting // short, because the paths are spoken
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	channel := l.call("+15550000010")

@@ -37,7 +37,7 @@ func TestSubscribesWithFiltersAndThenIsSilent(t *testing.T) {
 		_, err := n.Version(t.Context())
 		require.NoError(t, err)
 		events := receive(t, f.eventCh)
-		time.Sleep(30 * time.Second) // of the bubble's clock: heartbeats are not due yet, probes are
+		pass(30 * time.Second) // of the bubble's clock: heartbeats are not due yet, probes are
 
 		mu.Lock()
 		defer mu.Unlock()
@@ -108,13 +108,13 @@ func TestConnectErrorsAreTypedAndRetriedSlowly(t *testing.T) {
 				require.Less(t, time.Since(began), 6*time.Second, "a peer that does not speak is given up")
 
 				dials := f.dialled()
-				time.Sleep(14 * time.Second)
+				pass(14 * time.Second)
 				require.LessOrEqual(t, f.dialled(), dials+1, "trying soon cannot help")
 				require.False(t, n.Up())
 				require.Contains(t, log.String(), "esl node is down")
 				require.NotContains(t, log.String(), fakePassword)
 				require.ErrorIs(t, n.Kill(t.Context(), "chan", "NORMAL_CLEARING"), ErrDown)
-				time.Sleep(60 * time.Second)
+				pass(60 * time.Second)
 				require.Greater(t, f.dialled(), dials+1, "but it is tried again")
 				require.Empty(t, h.up)
 				require.Empty(t, h.down)
@@ -161,7 +161,7 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 				return f.dialPipe(ctx, network, addr)
 			}
 		})
-		time.Sleep(60 * time.Second)
+		pass(60 * time.Second)
 		mu.Lock()
 		require.Greater(t, len(dials), 12)
 		require.Less(t, len(dials), 40)
@@ -249,7 +249,7 @@ func TestMissedHeartbeatsEndTheConnection(t *testing.T) {
 		receive(t, h.up)
 		c := receive(t, f.eventCh)
 		for range 5 {
-			time.Sleep(20 * time.Second)
+			pass(20 * time.Second)
 			c.event("HEARTBEAT")
 		}
 		synctest.Wait()
@@ -335,9 +335,9 @@ func TestSlotsOfAForgottenChannelAreSwept(t *testing.T) {
 		n := startNode(t, f, h, func(cfg *Config) { cfg.Heartbeat = 100 * time.Hour })
 		<-h.up
 		require.NoError(t, n.Execute(t.Context(), "chan", NewEventUUID(), Answer()))
-		time.Sleep(23 * time.Hour)
+		pass(23 * time.Hour)
 		require.Equal(t, 1, n.inflight.size())
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		require.Zero(t, n.inflight.size())
 	})
 }
@@ -357,7 +357,7 @@ func TestResyncHoldsEventsUntilTheSnapshotIsTaken(t *testing.T) {
 			defer mu.Unlock()
 			order = append(order, s)
 		}
-		f.intercept = func(c *fakeConn, m clientMessage) bool {
+		f.intercept = func(_ *fakeConn, m clientMessage) bool {
 			if m.line == "api show channels as json" {
 				// Subscribed already: what happens while the snapshot is made comes as an event.
 				ev := <-f.eventCh
@@ -371,9 +371,9 @@ func TestResyncHoldsEventsUntilTheSnapshotIsTaken(t *testing.T) {
 		started := make(chan struct{})
 		h.onUp = func(Snapshot) {
 			<-started
-			exists, err := n.Exists(context.Background(), "c1")
+			exists, err := n.Exists(t.Context(), "c1")
 			note(fmt.Sprint("up ", exists, err))
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		h.onEvent = func(e *Event) { note("event " + e.Get("N")) }
 		n = startNode(t, f, h, nil)
@@ -396,7 +396,7 @@ func TestEventsBeforeTheEndComeBeforeDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f, h := newFakeSwitch(), newRecorder()
-		h.onEvent = func(*Event) { time.Sleep(10 * time.Millisecond) }
+		h.onEvent = func(*Event) { pass(10 * time.Millisecond) }
 		startNode(t, f, h, nil)
 		<-h.up
 		c := <-f.eventCh

@@ -119,7 +119,7 @@ func TestSlowConsumerNeverPushesBack(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f, h := newFakeSwitch(), newRecorder()
-				h.onEvent = func(*Event) { time.Sleep(100 * time.Millisecond) }
+				h.onEvent = func(*Event) { pass(100 * time.Millisecond) }
 				startNode(t, f, h, change)
 				<-h.up
 				c := <-f.eventCh
@@ -160,11 +160,11 @@ func TestWatchdogFreesTheSwitchFromAStuckHandler(t *testing.T) {
 				c.event("CHANNEL_ANSWER", "Unique-ID", "chan")
 				began := time.Now()
 				for f.connected() > 0 {
-					time.Sleep(100 * time.Millisecond)
+					pass(100 * time.Millisecond)
 				}
 				require.InDelta(t, 11, time.Since(began).Seconds(), 1.5)
 				require.False(t, n.Up())
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				require.Zero(t, f.connected(), "no new connection while the handler is in its old one")
 				close(stuck)
 				require.ErrorIs(t, <-h.down, ErrHandlerStuck)

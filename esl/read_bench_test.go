@@ -2,7 +2,6 @@ package esl
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"net"
 	"runtime"
@@ -17,6 +16,7 @@ import (
 
 // capturedEvents is every event frame of the captures in one format, as one stream.
 func capturedEvents(b *testing.B, format string) (stream string, count int) {
+	b.Helper()
 	var s strings.Builder
 	for _, path := range captureFiles(b, format) {
 		for _, f := range readCapture(b, path) {
@@ -37,6 +37,7 @@ var wanted = []string{
 
 // serveStream authenticates one client on a loopback port and sends it the stream n times when told to start.
 func serveStream(b *testing.B, stream string, n int, start <-chan struct{}) (addr string) {
+	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	served := make(chan struct{})
@@ -70,6 +71,7 @@ func serveStream(b *testing.B, stream string, n int, start <-chan struct{}) (add
 
 // measure runs read between the start signal and its return, and reports what one event costs.
 func measure(b *testing.B, events int, start chan<- struct{}, read func()) {
+	b.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	b.ResetTimer()
@@ -92,7 +94,7 @@ func BenchmarkRead(b *testing.B) {
 		start := make(chan struct{})
 		cfg := Config{Addr: serveStream(b, stream, b.N, start), Password: "x", Handler: newRecorder()}
 		require.NoError(b, cfg.setDefaults())
-		c, err := cfg.dial(context.Background())
+		c, err := cfg.dial(b.Context())
 		require.NoError(b, err)
 		h := &headerReader{want: int64(count * b.N), done: make(chan struct{})}
 		d := newDispatcher(h, cfg.Workers, count*b.N+1, 1<<40)

@@ -116,15 +116,15 @@ func scanValue(doc string, i int, f *field) (int, bool) {
 	if i >= len(doc) {
 		return 0, false
 	}
-	switch c := doc[i]; {
-	case c == '"':
+	switch c := doc[i]; c {
+	case '"':
 		end, escaped, ok := scanString(doc, i+1)
 		if !ok {
 			return 0, false
 		}
 		f.valueStart, f.valueEnd, f.valueEscaped = uint32(i+1), uint32(end), escaped
 		return end + 1, true
-	case c == '[' || c == '{':
+	case '[', '{':
 		end, ok := scanNested(doc, i)
 		if !ok {
 			return 0, false

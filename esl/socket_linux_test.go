@@ -1,7 +1,6 @@
 package esl
 
 import (
-	"context"
 	"net"
 	"testing"
 
@@ -14,7 +13,7 @@ func TestDialledSocketNoticesADeadPeer(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = ln.Close() }()
-	c, err := defaultDial()(context.Background(), "tcp", ln.Addr().String())
+	c, err := defaultDial()(t.Context(), "tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
 	raw, err := c.(*net.TCPConn).SyscallConn()
