@@ -44,7 +44,7 @@ func readCapture(t *testing.T, path string) []captured {
 }
 
 // captureSpeed is how much faster than the recording the scenes run.
-const captureSpeed = 8
+const captureSpeed = 4
 
 // captureScene is a capture that the simulated switch must be able to have made.
 type captureScene struct {

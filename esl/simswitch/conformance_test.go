@@ -105,13 +105,13 @@ var conformanceScenes = []conformanceScene{
 	{name: "gather with a terminator", play: func(k *take) {
 		k.call()
 		k.run("answer", "")
-		k.gather(`1 8 1 5000 # silence_stream://20000 silence_stream://1 gathered \d+ 3000`, "4321#")
+		k.gather(`1 8 1 20000 # silence_stream://20000 silence_stream://1 gathered \d+ 20000`, "4321#")
 		k.kill()
 	}},
 	{name: "gather the greatest number", play: func(k *take) {
 		k.call()
 		k.run("answer", "")
-		k.gather(`2 2 1 5000 # silence_stream://20000 silence_stream://1 gathered \d+ 3000`, "12")
+		k.gather(`2 2 1 20000 # silence_stream://20000 silence_stream://1 gathered \d+ 20000`, "12")
 		k.kill()
 	}},
 	{name: "gather nothing", play: func(k *take) {
@@ -123,19 +123,19 @@ var conformanceScenes = []conformanceScene{
 	{name: "gather too little", play: func(k *take) {
 		k.call()
 		k.run("answer", "")
-		k.gather(`4 8 1 3000 # silence_stream://20000 silence_stream://1 gathered \d+ 1200`, "12")
+		k.gather(`4 8 1 20000 # silence_stream://20000 silence_stream://1 gathered \d+ 5000`, "12")
 		k.kill()
 	}},
 	{name: "gather what the expression refuses", play: func(k *take) {
 		k.call()
 		k.run("answer", "")
-		k.gather(`1 1 1 3000 # silence_stream://20000 silence_stream://1 gathered [1-5] 1200`, "7")
+		k.gather(`1 1 1 20000 # silence_stream://20000 silence_stream://1 gathered [1-5] 20000`, "7")
 		k.kill()
 	}, loose: []string{"variable_digits_dialed"}},
 	{name: "gather, only the terminator", play: func(k *take) {
 		k.call()
 		k.run("answer", "")
-		k.gather(`1 4 1 2000 # silence_stream://20000 silence_stream://1 gathered \d+ 1000`, "#")
+		k.gather(`1 4 1 20000 # silence_stream://20000 silence_stream://1 gathered \d+ 20000`, "#")
 		k.kill()
 	}},
 	{name: "digits while parked", play: func(k *take) {
