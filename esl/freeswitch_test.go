@@ -78,7 +78,7 @@ func (l *live) event(name, channel string) *Event {
 
 func (l *live) completion(eventUUID string) *Event {
 	l.t.Helper()
-	e, err := l.heard.await(deadlineTB(l.t, 90*time.Second), func(e *Event) bool { return e.ApplicationID() == eventUUID })
+	e, err := l.heard.await(deadlineTB(l.t, 4*time.Minute), func(e *Event) bool { return e.ApplicationID() == eventUUID })
 	require.NoError(l.t, err, "no completion of %s", eventUUID)
 	return e
 }
