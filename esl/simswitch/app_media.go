@@ -193,6 +193,9 @@ func (c *channel) appPlayAndGetDigits(data string) {
 	if g.variable != "" && g.expression != "" {
 		c.set(g.variable+"_invalid", "")
 	}
+	if c.script != nil {
+		c.script.asked()
+	}
 	for tries := g.tries; tries > 0 && c.ready(); tries-- {
 		digits, result := c.read(g)
 		if result == restarted {

@@ -23,7 +23,8 @@ type IncomingCall struct {
 	SourceIP string
 	// Digits are pressed one after the other, the first DigitsAfter the answer and then one every DigitsEvery.
 	Digits string
-	// DigitsAfter is the time from the answer to the first digit. DigitsEvery defaults to 300 ms.
+	// DigitsAfter is the time from the answer to the first digit. 0: the caller waits to be asked, and types half a second after
+	// the first play_and_get_digits has begun. DigitsEvery defaults to 300 ms.
 	DigitsAfter, DigitsEvery time.Duration
 	// HangupAfter is the time from the answer until the caller hangs up. 0: never.
 	HangupAfter time.Duration
@@ -334,7 +335,12 @@ type script struct {
 	mu    sync.Mutex
 	heard []byte
 	tasks []*task
+	// wasAsked says that an application has asked for digits.
+	wasAsked bool
 }
+
+// reactionTime is how long the caller takes to type after it has been asked.
+const reactionTime = 500 * time.Millisecond
 
 func newScript(c *channel) *script {
 	sc := &script{c: c}
@@ -372,12 +378,30 @@ func (sc *script) start() {
 // answered begins what counts from the answer.
 func (sc *script) answered() {
 	call := sc.c.incoming
-	for i := range len(call.Digits) {
-		digit := call.Digits[i]
-		sc.after(call.DigitsAfter+time.Duration(i)*call.DigitsEvery, func() { sc.c.press(digit) })
+	if call.DigitsAfter > 0 {
+		sc.types(call.DigitsAfter)
 	}
 	if call.HangupAfter > 0 {
 		sc.after(call.HangupAfter, sc.c.byeReceived)
+	}
+}
+
+// asked is the start of an application that collects digits.
+func (sc *script) asked() {
+	sc.mu.Lock()
+	first := !sc.wasAsked
+	sc.wasAsked = true
+	sc.mu.Unlock()
+	if first && sc.c.incoming.DigitsAfter <= 0 {
+		sc.types(reactionTime)
+	}
+}
+
+func (sc *script) types(first time.Duration) {
+	call := sc.c.incoming
+	for i := range len(call.Digits) {
+		digit := call.Digits[i]
+		sc.after(first+time.Duration(i)*call.DigitsEvery, func() { sc.c.press(digit) })
 	}
 }
 

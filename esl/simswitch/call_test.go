@@ -90,6 +90,18 @@ func TestCallerScript(t *testing.T) {
 	require.Equal(t, "42", e["variable_digits_dialed"])
 }
 
+// A caller with digits and no time for them waits until it is asked, whatever is said before.
+func TestCallerTypesWhenAsked(t *testing.T) {
+	t.Parallel()
+	_, c, uuid := parked(t, simswitch.Config{Speed: 5}, simswitch.IncomingCall{Digits: "12#"})
+	c.execute(uuid, "tandem-1", "answer", "")
+	c.execute(uuid, "tandem-2", "playback", "silence_stream://2000")
+	c.execute(uuid, "tandem-3", "play_and_get_digits", `1 8 1 20000 # silence_stream://20000 silence_stream://1 gathered \d+ 20000`)
+	e := c.await("the gather", completed("tandem-3"))
+	require.Equal(t, "12", e["variable_gathered"])
+	require.Equal(t, "#", e["variable_read_terminator_used"])
+}
+
 func TestCallerGivesUp(t *testing.T) {
 	t.Parallel()
 	s, _, uuid := parked(t, simswitch.Config{Speed: 10}, simswitch.IncomingCall{CancelAfter: 5 * time.Second})

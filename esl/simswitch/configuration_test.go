@@ -1,7 +1,6 @@
 package simswitch_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +71,7 @@ func TestWrongFilesAreRefused(t *testing.T) {
 		"not XML":                          {"tandem/dialplan/x.xml": "park everything"},
 		"not closed":                       {"tandem/dialplan/x.xml": "<include><context name=\"public\">"},
 		"closed wrongly":                   {"tandem/dialplan/x.xml": "<context name=\"public\"></contexts>"},
-		"unknown element":                  context("<extention name=\"x\"/>"),
+		"unknown element":                  context("<extrension name=\"x\"/>"),
 		"no name":                          {"tandem/dialplan/x.xml": "<context></context>"},
 		"the same context twice":           {"tandem/dialplan/x.xml": "<context name=\"a\"></context><context name=\"a\"></context>"},
 		"extension without condition":      extension(""),
@@ -103,7 +102,7 @@ func TestWrongFilesAreRefused(t *testing.T) {
 				require.NoError(t, s.Close())
 			}
 			var wrong *simswitch.ConfigError
-			require.True(t, errors.As(err, &wrong), "%v", err)
+			require.ErrorAs(t, err, &wrong)
 			require.Contains(t, wrong.File, "tandem/")
 			require.Positive(t, wrong.Line)
 		})

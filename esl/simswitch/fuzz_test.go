@@ -2,7 +2,6 @@ package simswitch
 
 import (
 	"bufio"
-	"errors"
 	"strings"
 	"testing"
 
@@ -79,7 +78,7 @@ func FuzzDialVariables(f *testing.F) {
 			Variables: []esl.Var{{Name: "tandem_first", Value: first}, {Name: "tandem_second", Value: second}}})
 		if err != nil {
 			var refused *esl.InputError
-			require.True(t, errors.As(err, &refused), "%v", err)
+			require.ErrorAs(t, err, &refused)
 			return
 		}
 		d, err := parseDialString(dial.String())
