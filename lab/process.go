@@ -41,7 +41,8 @@ func (p *process) logFile() string { return filepath.Join(p.base, "log", "freesw
 
 // start runs the binary and waits until its Event Socket answers and the modules are loaded.
 func (p *process) start(ctx context.Context) error {
-	args := []string{"-nonat", "-nocal", "-nc", "-nf", "-conf", p.confDir()}
+	// Normal priority and no calibration of clocks: tests share the machine with each other.
+	args := []string{"-nonat", "-nocal", "-np", "-nc", "-nf", "-conf", p.confDir()}
 	for flag, folder := range map[string]string{
 		"-log": "log", "-run": "run", "-db": "db", "-temp": "tmp", "-recordings": "recordings", "-sounds": "sounds",
 		"-storage": "storage", "-cache": "cache", "-certs": "certs", "-scripts": "scripts", "-htdocs": "htdocs", "-grammar": "grammar",
