@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tandem/esl"
 	"tandem/models"
 	"tandem/models/modelstest"
 )
@@ -212,6 +213,13 @@ func TestRecordTheWholeCall(t *testing.T) {
 	s.create(func(r *CreateRequest) { r.Record = true })
 	call := s.end()
 	require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "recording.started", "recording.available", "call.completed"}, s.kinds(call.ID))
+
+	// A switch that will not record.
+	s.sw.script("record_start", func(command) error { return &esl.CommandError{Command: "uuid_record", Reply: "-ERR Cannot record session!"} })
+	s.create(func(r *CreateRequest) { r.Record = true })
+	call = s.end()
+	require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "recording.started", "recording.failed", "call.completed"}, s.kinds(call.ID))
+	require.Equal(t, ReasonCompleted, call.Reason, "the call goes on")
 
 	// A caller who hangs up while a message is recorded, and a file that the switch never wrote.
 	s.answers("/answer", reply(`[{"action":"record","beep":false}]`))

@@ -159,13 +159,17 @@ func (s *session) dialOut() error {
 	})
 	cancel()
 	if err != nil {
-		// Whether or not the switch has the job, the channel's name is ours, so that it can be ended.
 		s.log.Warn("originate failed", "error", err)
 		why := intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}
 		if errors.Is(err, esl.ErrDown) {
 			why.reason = ReasonNodeLost
 		}
 		s.ask(why)
+		if !errors.Is(err, esl.ErrNoReply) {
+			// The switch never took the command: there is no channel to end.
+			s.ended, s.lost = true, true
+			return errEnded
+		}
 		return errEnding
 	}
 	s.job, s.terms = job, noTerminators

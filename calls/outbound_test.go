@@ -132,6 +132,12 @@ func TestOriginateRefusedByTheSwitch(t *testing.T) {
 	require.Equal(t, StatusFailed, call.Status)
 	require.Equal(t, ReasonInternalError, call.Reason)
 	require.Equal(t, SourcePlatform, call.HangupSource)
+
+	s.sw.script("originate", func(command) error { return esl.ErrDown })
+	s.create()
+	call = s.end()
+	require.Equal(t, []any{StatusFailed, ReasonNodeLost, SourcePlatform}, []any{call.Status, call.Reason, call.HangupSource})
+	require.NotContains(t, s.sw.log(), "kill NORMAL_TEMPORARY_FAILURE", "there is no channel to end")
 }
 
 func TestCancelInEveryLiveState(t *testing.T) {

@@ -46,25 +46,35 @@ func (s *session) announce(tape *recording) error {
 	})
 }
 
-// recordCall records the whole call from now on.
+// recordCall records the whole call from now on. A recording that cannot begin is told as failed; the call goes on.
 func (s *session) recordCall() error {
 	tape, err := s.newRecording()
 	if err != nil {
-		return err
+		s.log.Error("call not recorded", "error", err)
+		return s.tell("recording.failed", map[string]any{"message": "the recording could not be started"})
 	}
 	if err := s.announce(tape); err != nil {
 		return err
 	}
-	return s.order("record the call", func(ctx context.Context) error {
+	err = s.order("record the call", func(ctx context.Context) error {
 		return s.node.sw.RecordStart(ctx, s.channel, tape.row.Path)
 	})
+	var refused *esl.CommandError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	s.log.Error("call not recorded", "error", err)
+	tape.close(s.m.cfg.Now(), 0)
+	s.dropTape(tape)
+	return s.change("recording ended", tape.save)
 }
 
 // doRecord records the caller into a file of its own.
 func (s *session) doRecord(a *actions.Record) (outcome, error) {
 	tape, err := s.newRecording()
 	if err != nil {
-		return outcome{}, err
+		s.log.Error("nothing recorded", "error", err)
+		return outcome{}, s.skip(a, "", "the recording could not be started")
 	}
 	app, build := esl.Record(tape.row.Path, a.MaxSeconds, silenceThreshold, a.SilenceSeconds)
 	if build != nil {
