@@ -215,7 +215,9 @@ func TestRecordTheWholeCall(t *testing.T) {
 	require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "recording.started", "recording.available", "call.completed"}, s.kinds(call.ID))
 
 	// A switch that will not record.
-	s.sw.script("record_start", func(command) error { return &esl.CommandError{Command: "uuid_record", Reply: "-ERR Cannot record session!"} })
+	s.sw.script("record_start", func(command) error {
+		return &esl.CommandError{Command: "uuid_record", Reply: "-ERR Cannot record session!"}
+	})
 	s.create(func(r *CreateRequest) { r.Record = true })
 	call = s.end()
 	require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "recording.started", "recording.failed", "call.completed"}, s.kinds(call.ID))
