@@ -166,9 +166,10 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node) error {
 
 // steer connects to a node and hands it to the calls and the dialplan.
 func (k *nodeKeeper) steer(ctx context.Context, held *heldNode) error {
-	steering := &steering{node: held.row.ID, name: held.row.Name, syncer: k.syncer, logger: k.logger}
+	steering := &steering{node: held.row.ID, name: held.row.Name, syncer: k.syncer, store: k.store, logger: k.logger}
 	conn, err := esl.NewNode(esl.Config{
 		Name: held.row.Name, Addr: held.row.ESLAddr, Password: string(held.row.Password), Handler: steering, Logger: k.logger,
+		CoreUUID: held.row.CoreUUID,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"tandem/dialplan"
 	"tandem/esl"
+	"tandem/models"
 )
 
 // steering passes what a node says to the calls and the dialplan. A node that lacks a wall against hostile input
@@ -16,6 +17,7 @@ type steering struct {
 	conn       *esl.Node
 	calls      esl.Handler
 	syncer     *dialplan.Syncer
+	store      *models.Store
 	logger     *slog.Logger
 
 	// safe is set while the node is up and has both walls.
@@ -36,6 +38,10 @@ func (s *steering) HandleUp(snapshot esl.Snapshot) {
 	s.logger.Info("node is up", "node", s.name, "core_uuid", snapshot.CoreUUID, "channels", len(snapshot.Channels))
 	s.calls.HandleUp(snapshot)
 	s.syncer.HandleUp(s.node)
+	// Only now: a controller that dies before is told once more that the switch was restarted.
+	if err := s.store.SetNodeCore(ctx, s.node, snapshot.CoreUUID); err != nil {
+		s.logger.Error("cannot note which switch runs on the node", "node", s.name, "error", err)
+	}
 }
 
 // HandleEvent implements esl.Handler.
