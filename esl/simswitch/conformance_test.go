@@ -268,6 +268,8 @@ var conformanceScenes = []conformanceScene{
 		k.api("sofia profile external killgw nobody")
 		k.api("sofia xmlstatus gateway nobody")
 		k.api("no_such_command at all")
+		k.api("fsctl api_expansion")
+		k.api("global_getvar app_disable_expand_variables")
 	}},
 	{name: "dial, answered, callee hangs up", play: func(k *take) {
 		k.call()
