@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// bootTime bounds how long a FreeSWITCH may take until its Event Socket answers; 2 s is usual on an idle machine.
-	bootTime = 60 * time.Second
+	// bootTime bounds how long a FreeSWITCH may take until its Event Socket answers; 2 s is usual on an idle machine, much more on a busy one.
+	bootTime = 2 * time.Minute
 	// stopTime is how long a FreeSWITCH gets for an orderly end before it is killed.
 	stopTime = time.Second
 	// bootedMark stands in the banner that switch_core.c logs once every module is loaded.
@@ -52,6 +52,9 @@ func (p *process) start(ctx context.Context) error {
 			return fmt.Errorf("start FreeSWITCH: %w", err)
 		}
 		args = append(args, flag, path)
+	}
+	if err := writeCertificates(filepath.Join(p.base, "certs")); err != nil {
+		return err
 	}
 	if mod := modules(p.binary); mod != "" {
 		args = append(args, "-mod", mod)
