@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,7 +106,7 @@ func (p *process) ready(ctx context.Context, exited <-chan struct{}) error {
 		var last error
 		switch {
 		case p.password == "":
-			last = p.started()
+			last = p.started(ctx)
 		case probe == nil:
 			probe, last = DialESL(ctx, p.eslAddr, p.password)
 		}
@@ -139,13 +140,21 @@ func answers(ctx context.Context, probe *Probe) error {
 	return nil
 }
 
-// started reports whether the log has the banner that ends a start, for a switch that lets nobody ask.
-func (p *process) started() error {
+// started reports whether the log has the banner that ends a start and the Event Socket is there, which its own thread opens, for a switch
+// that lets nobody ask.
+func (p *process) started(ctx context.Context) error {
 	log, err := os.ReadFile(p.logFile())
-	if err == nil && !strings.Contains(string(log), bootedMark) {
-		err = errors.New("no banner in the log yet")
+	if err != nil {
+		return err
 	}
-	return err
+	if !strings.Contains(string(log), bootedMark) {
+		return errors.New("no banner in the log yet")
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.eslAddr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // stop ends the process in an orderly way, or kills it when that takes too long.
