@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 )
 
@@ -35,27 +36,31 @@ func (s *Store) VerifyLedger(ctx context.Context) ([]string, error) {
 	err := s.snapshot(ctx, func(tx *Store) error {
 		violations = nil
 		for _, audit := range audits {
-			rows, err := tx.read(ctx).Raw(audit.query).Rows()
+			found, err := tx.violations(ctx, audit.query, audit.violation)
 			if err != nil {
 				return explain(err, "verify ledger")
 			}
-			for rows.Next() {
-				var id string
-				var a, b int64
-				if err := rows.Scan(&id, &a, &b); err != nil {
-					_ = rows.Close()
-					return explain(err, "verify ledger")
-				}
-				violations = append(violations, fmt.Sprintf(audit.violation, id, a, b))
-			}
-			if err := rows.Err(); err != nil {
-				return explain(err, "verify ledger")
-			}
-			if err := rows.Close(); err != nil {
-				return explain(err, "verify ledger")
-			}
+			violations = append(violations, found...)
 		}
 		return nil
 	})
 	return violations, err
+}
+
+// violations runs one audit: each row holds an ID and two amounts, which the format puts into words.
+func (s *Store) violations(ctx context.Context, query, format string) (found []string, err error) {
+	rows, err := s.read(ctx).Raw(query).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id string
+		var a, b int64
+		if err := rows.Scan(&id, &a, &b); err != nil {
+			return nil, err
+		}
+		found = append(found, fmt.Sprintf(format, id, a, b))
+	}
+	return found, rows.Err()
 }

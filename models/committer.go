@@ -90,7 +90,6 @@ func (c *committer) run() {
 	var again []*ticket
 	for {
 		batch := again
-		again = nil
 		if len(batch) == 0 {
 			select {
 			case t := <-c.queue:

@@ -97,8 +97,7 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 	var entry *LedgerEntry
 	err := s.InTx(ctx, func(tx *Store) error {
 		// The balance first: its row lock makes two credits with one key come one after the other.
-		balance, err := tx.move(ctx, customerID, 0, 0)
-		if err != nil {
+		if _, err := tx.move(ctx, customerID, 0, 0); err != nil {
 			return fmt.Errorf("credit customer %q: %w", customerID, err)
 		}
 		var known []LedgerEntry
@@ -109,7 +108,8 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 			entry = &known[0]
 			return nil
 		}
-		if balance, err = tx.move(ctx, customerID, 0, amount); err != nil {
+		balance, err := tx.move(ctx, customerID, 0, amount)
+		if err != nil {
 			return fmt.Errorf("credit customer %q: %w", customerID, err)
 		}
 		entry = &LedgerEntry{CustomerID: customerID, Key: key, Kind: kind, AmountMicros: amount, BalanceMicros: balance, Note: note}

@@ -44,8 +44,8 @@ func TestMigrate(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, customers, 1)
 	}
-	t.Run("sqlite", func(t *testing.T) { check(t, "sqlite:"+filepath.Join(t.TempDir(), "new ?#%.db")) })
-	t.Run("postgres", func(t *testing.T) { check(t, modelstest.EmptyPostgresURL(t)) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); check(t, "sqlite:"+filepath.Join(t.TempDir(), "new ?#%.db")) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); check(t, modelstest.EmptyPostgresURL(t)) })
 }
 
 // schemaOf returns the statements (SQLite) or columns and indexes (PostgreSQL) of the schema.

@@ -117,7 +117,7 @@ const busyEndpoints = `WITH RECURSIVE busy(endpoint_id) AS (
 		FROM busy WHERE busy.endpoint_id IS NOT NULL
 	)`
 
-func (s *Store) dueLanes(ctx context.Context, now time.Time, perEndpointCap, probeCap int) ([]lane, error) {
+func (s *Store) dueLanes(ctx context.Context, now time.Time, perEndpointCap, probeCap int) (lanes []lane, err error) {
 	rows, err := s.write(ctx).Raw(busyEndpoints+`
 		SELECT e.application_id, e.consecutive_failures,
 			(SELECT COUNT(*) FROM webhook_streams l WHERE l.endpoint_id = e.application_id AND l.lease_until > ?),
@@ -128,11 +128,11 @@ func (s *Store) dueLanes(ctx context.Context, now time.Time, perEndpointCap, pro
 	if err != nil {
 		return nil, explain(err, "look for due webhook streams")
 	}
-	var lanes []lane
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var l lane
 		if err := rows.Scan(&l.EndpointID, &l.Failures, &l.leased, &l.due); err != nil {
-			return nil, errors.Join(explain(err, "look for due webhook streams"), rows.Close())
+			return nil, explain(err, "look for due webhook streams")
 		}
 		l.free = perEndpointCap - l.leased
 		if l.Failures >= FailingThreshold {
@@ -142,7 +142,7 @@ func (s *Store) dueLanes(ctx context.Context, now time.Time, perEndpointCap, pro
 			lanes = append(lanes, l)
 		}
 	}
-	return lanes, errors.Join(explain(rows.Err(), "look for due webhook streams"), rows.Close())
+	return lanes, explain(rows.Err(), "look for due webhook streams")
 }
 
 // deal hands out limit slots one by one, beginning behind the endpoint that was first the time before.

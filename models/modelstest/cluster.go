@@ -74,13 +74,13 @@ func newCluster() (*cluster, error) {
 }
 
 func (c *cluster) start(programs string, attributes *syscall.SysProcAttr) error {
-	initdb := exec.Command(filepath.Join(programs, "initdb"), "-D", filepath.Join(c.dir, "data"), "-U", "tandem", "-A", "trust",
+	initdb := exec.CommandContext(context.Background(), filepath.Join(programs, "initdb"), "-D", filepath.Join(c.dir, "data"), "-U", "tandem", "-A", "trust",
 		"-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	initdb.SysProcAttr, initdb.Dir = attributes, c.dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	c.keeper = exec.Command("/bin/sh", "-c", keeper, "sh", programs, c.dir)
+	c.keeper = exec.CommandContext(context.Background(), "/bin/sh", "-c", keeper, "sh", programs, c.dir)
 	c.keeper.SysProcAttr, c.keeper.Dir = attributes, c.dir
 	pipe, err := c.keeper.StdinPipe()
 	if err != nil {

@@ -3,6 +3,7 @@ package modelstest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -98,7 +99,7 @@ func (s *server) exec(statement string) error {
 	if err != nil {
 		return fmt.Errorf("connect to the PostgreSQL for tests: %w", err)
 	}
-	defer conn.Close(ctx)
+	defer func() { _ = conn.Close(ctx) }()
 	if _, err := conn.Exec(ctx, statement); err != nil {
 		return fmt.Errorf("%s: %w", statement, err)
 	}
@@ -129,7 +130,7 @@ func EmptyPostgresURL(t testing.TB) string {
 func newDatabase(t testing.TB, template func(*server) string) string {
 	t.Helper()
 	srv, err := startServer()
-	if missing, ok := err.(errNoPostgres); ok {
+	if missing, ok := errors.AsType[errNoPostgres](err); ok {
 		t.Skip(missing.Error())
 	}
 	require.NoError(t, err)
@@ -147,7 +148,7 @@ func migrate(location string) error {
 		return err
 	}
 	if err := s.Migrate(ctx); err != nil {
-		return fmt.Errorf("%w (close: %v)", err, s.Close())
+		return errors.Join(err, s.Close())
 	}
 	return s.Close()
 }
