@@ -94,7 +94,7 @@ func BenchmarkCallsPerSecond(b *testing.B) {
 			return err
 		},
 		"outbound": func(l *live) error {
-			_, err := l.manager.Create(context.Background(), CreateRequest{
+			_, err := l.manager.Create(b.Context(), CreateRequest{
 				CustomerID: l.customer.ID, ApplicationID: l.app.ID, From: "+15550100001", To: "+15550000800",
 			})
 			return err
