@@ -37,7 +37,10 @@ func SimSwitch(ctx context.Context, opts SimSwitchOptions) error {
 	if _, err := fmt.Fprintf(opts.Out, "simulated switch: Event Socket on %s, reads %s\n", sim.Addr(), filepath.Join(opts.ConfDir, "tandem")); err != nil {
 		return errors.Join(err, sim.Close())
 	}
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-sim.Closed(): // fsctl shutdown
+	}
 	return sim.Close()
 }
 
