@@ -30,7 +30,7 @@ test-race: ## The same, with the race detector.
 
 test-freeswitch: ## Run the tests against a real FreeSWITCH (FREESWITCH_BIN, PATH or the usual folders).
 	@$(GO) run ./lab/find
-	$(GO) test -count=1 -v -run 'FreeSWITCH' -timeout $(TEST_TIMEOUT) $(PACKAGES) 2>&1 | grep -Ev '^(=== |PASS$$|\?|testing: warning|ok .*no tests to run)' ; exit $${PIPESTATUS[0]}
+	$(GO) test -count=1 -v -p 1 -run 'FreeSWITCH|Conformance' -timeout 30m $(PACKAGES) 2>&1 | grep -E '^ *--- |^(ok|FAIL|panic)|_test.go:' | grep -v 'no tests to run' ; exit $${PIPESTATUS[0]}
 
 bench: ## Run every benchmark; compare only figures of one run.
 	FREESWITCH_BIN=none $(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem $(PACKAGES)

@@ -93,7 +93,8 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 
 	manager, err := calls.NewManager(calls.Config{
 		Store: c.store, Rater: rater, Client: client, Logger: c.logger.With("part", "calls"),
-		Providers: c.cfg.Providers, VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice,
+		Providers: c.cfg.Providers, SIPProfile: c.cfg.SIPProfile,
+		VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice,
 	})
 	if err != nil {
 		return fmt.Errorf("calls: %w", err)
