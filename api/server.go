@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"runtime/debug"
 	"time"
 
@@ -76,6 +77,7 @@ type Server struct {
 	timeout  time.Duration
 
 	app      *fiber.App
+	listener atomic.Pointer[lingerListener]
 	document []byte
 	base     context.Context
 	stop     context.CancelFunc
@@ -117,7 +119,7 @@ func New(cfg Config) (*Server, error) {
 	s.refuseUnknownMethods()
 	s.app.Use(s.around)
 	for prefix, handler := range cfg.Mount {
-		s.app.Use(prefix, adaptor.HTTPHandler(handler))
+		s.app.Use(prefix, adaptor.HTTPHandler(s.detached(handler)))
 	}
 	for _, route := range s.routes() {
 		handler := s.handler(route)
@@ -129,12 +131,23 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
+// detached gives a mounted handler a context of ours: fasthttp's own is changed by its shutdown while it is being read.
+func (s *Server) detached(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(s.base, s.timeout)
+		defer cancel()
+		handler.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
 // App returns the fiber application, for tests.
 func (s *Server) App() *fiber.App { return s.app }
 
 // Serve answers requests from the listener until Shutdown, and then returns nil.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.app.Listener(lingerListener{ln}); err != nil && !errors.Is(err, net.ErrClosed) {
+	listener := newLingerListener(ln)
+	s.listener.Store(listener)
+	if err := s.app.Listener(listener); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
@@ -143,7 +156,10 @@ func (s *Server) Serve(ln net.Listener) error {
 // Shutdown stops listening and waits for the requests under way until ctx ends; then it cancels them. It may be called again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.stop()
-	if err := s.app.ShutdownWithContext(ctx); err != nil {
+	if listener := s.listener.Load(); listener != nil {
+		listener.closeSilent()
+	}
+	if err := s.app.ShutdownWithContext(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("stop the API: %w", err)
 	}
 	return nil

@@ -214,3 +214,16 @@ func TestConfigIsChecked(t *testing.T) {
 	_, err := New(Config{})
 	require.Error(t, err)
 }
+
+// TestShutdownDoesNotWaitForSilentConnections: a client that dialled ahead and sent nothing delays no shutdown. The cleanup of
+// listen allows five seconds; fasthttp alone would wait for the read timeout.
+func TestShutdownDoesNotWaitForSilentConnections(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, modelstest.Open(t), Config{ReadTimeout: time.Minute})
+	addr := b.listen()
+	silent, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	// A whole exchange on another connection: the silent one has been accepted by then.
+	raw(t, addr, "GET /v1/me HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+}

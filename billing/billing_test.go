@@ -147,6 +147,8 @@ func TestSettle(t *testing.T) {
 		var group errgroup.Group
 		for i := range copies {
 			copies[i] = *call
+		}
+		for i := range copies {
 			group.Go(func() error {
 				err := rater.Settle(ctx, s, &copies[i], 61)
 				if errors.Is(err, models.ErrStale) {
