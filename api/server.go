@@ -12,8 +12,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
