@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tandem/models"
@@ -24,8 +25,12 @@ type finished struct {
 	attempt Attempt
 }
 
+func (f *finished) lease() models.Lease {
+	return models.Lease{CallID: f.outcome.CallID, EndpointID: f.outcome.EndpointID, Token: f.outcome.LeaseToken}
+}
+
 // deliver makes one attempt at the head of a claimed stream and hands its result on.
-func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *models.ClaimedStream) {
+func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *claim) {
 	outcome := models.Outcome{
 		CallID:     claimed.CallID,
 		EndpointID: claimed.EndpointID,
@@ -41,20 +46,24 @@ func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *
 		Number:        claimed.Attempts + 1,
 	}
 	switch {
-	case ctx.Err() != nil:
+	case claimed.ctx.Err() != nil:
 		outcome.Result = models.ResultReleased
 	case app.WebhookURL == "":
 		outcome.Result = models.ResultSkipped
 	default:
 		w.try(ctx, app, claimed, &outcome, &attempt)
 	}
+	if outcome.Result == models.ResultReleased && errors.Is(context.Cause(claimed.ctx), errLeaseLost) {
+		w.cfg.Logger.Warn("webhook attempt given up, its lease was lost", "application_id", attempt.ApplicationID,
+			"call_id", attempt.CallID, "event_id", attempt.EventID)
+	}
 	attempt.Result = outcome.Result
 	w.outcomes <- finished{outcome, attempt}
 }
 
 // try posts the event and judges the answer.
-func (w *Worker) try(ctx context.Context, app *models.Application, claimed *models.ClaimedStream, outcome *models.Outcome, attempt *Attempt) {
-	x := w.post(ctx, app, &claimed.Event)
+func (w *Worker) try(ctx context.Context, app *models.Application, claimed *claim, outcome *models.Outcome, attempt *Attempt) {
+	x := w.post(claimed.ctx, app, &claimed.Event)
 	attempt.Status, attempt.Failure, attempt.Latency = x.status, x.failure, x.latency
 	if x.canceled {
 		outcome.Result = models.ResultReleased
@@ -117,17 +126,24 @@ func (w *Worker) finishAll(ctx context.Context) {
 			}
 		}
 		w.finish(ctx, batch)
+		for i := range batch {
+			w.claims.drop(batch[i].lease())
+		}
+		if w.behind.Swap(false) {
+			w.Wake()
+		}
 	}
 }
 
-// finish stores a batch, again and again while the database is away, until the leases are over: then other attempts are
-// made, and these results would be refused. After the worker was aborted it tries once more, for finishTime.
+// finish stores a batch, again and again while the database is away, for storeTime: nothing is claimed meanwhile, and the
+// leases are extended when the database is back, so usually nothing is sent twice. After the worker was aborted it tries
+// once more, for finishTime.
 func (w *Worker) finish(ctx context.Context, batch []finished) {
 	outcomes := make([]models.Outcome, len(batch))
 	for i := range batch {
 		outcomes[i] = batch[i].outcome
 	}
-	giveUp := time.NewTimer(w.cfg.Lease)
+	giveUp := time.NewTimer(storeTime)
 	defer giveUp.Stop()
 	for {
 		aborted := ctx.Err() != nil
@@ -141,6 +157,7 @@ func (w *Worker) finish(ctx context.Context, batch []finished) {
 			w.report(batch)
 			return
 		}
+		w.behind.Store(true)
 		w.cfg.Logger.Error("webhook results could not be stored", "results", len(batch), "error", err)
 		if aborted || !w.again(ctx, giveUp.C) {
 			if !aborted && ctx.Err() != nil {
@@ -152,7 +169,7 @@ func (w *Worker) finish(ctx context.Context, batch []finished) {
 	}
 }
 
-// again waits before another try to store; false when the leases are over or the worker was aborted.
+// again waits before another try to store; false when it is time to give up or the worker was aborted.
 func (w *Worker) again(ctx context.Context, giveUp <-chan time.Time) bool {
 	timer := time.NewTimer(w.cfg.Poll)
 	defer timer.Stop()

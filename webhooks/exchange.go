@@ -93,6 +93,9 @@ func (w *Worker) fail(ctx context.Context, x *exchange, err error) {
 	if ctx.Err() != nil {
 		x.canceled = true
 		x.failure = "canceled: the worker stopped"
+		if errors.Is(context.Cause(ctx), errLeaseLost) {
+			x.failure = "canceled: " + errLeaseLost.Error()
+		}
 		return
 	}
 	if x.status >= 200 && x.status <= 299 {

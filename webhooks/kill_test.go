@@ -29,13 +29,13 @@ func TestWorkerProcess(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	r := &rig{t: t, store: s, client: &http.Client{}, attempts: make(chan Attempt, 1)}
 	r.worker(func(c *Config) {
-		c.Timeout, c.Lease, c.Poll = time.Second, 2*time.Second, 20*time.Millisecond
+		c.Timeout, c.Lease, c.Poll = time.Hour, defaultLease, 20*time.Millisecond
 	})
 	_, _ = os.Stdin.Read(make([]byte, 1)) // ends when the parent does
 }
 
-// TestKill kills a worker's process (SIGKILL) while its request is under way: another worker sends the same event, with
-// the same id, once the lease is over.
+// TestKill kills a worker's process (SIGKILL) while its request is under way, which may take an hour: another worker sends
+// the same event, with the same id, as soon as the lease is over, and that is no later than one lease after the kill.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	modelstest.RunURL(t, "", func(t *testing.T, location string) {
@@ -58,8 +58,18 @@ func TestKill(t *testing.T) {
 		_, events := r.call(r.application(rec.URL), 3)
 		require.NoError(t, cmd.Start())
 		first := r.arrived(rec)
+		leaseEnd := func() time.Time {
+			due, ok, err := s.NextDue(t.Context())
+			require.NoError(t, err)
+			require.True(t, ok)
+			return due
+		}
+		claimed := leaseEnd()
+		require.Eventually(t, func() bool { return leaseEnd().After(claimed) }, patience, 20*time.Millisecond, "the lease is extended")
 		require.NoError(t, cmd.Process.Kill())
 		require.Error(t, cmd.Wait(), "it was killed")
+		due := leaseEnd()
+		require.False(t, due.After(s.Now().Add(defaultLease)), "not even the dead process' last heartbeat lasts longer")
 		require.Equal(t, models.DeliveryPending, r.delivery(events[0]).State)
 
 		r.worker(func(c *Config) { c.Poll = 20 * time.Millisecond })
@@ -70,5 +80,9 @@ func TestKill(t *testing.T) {
 		require.Len(t, seen, 4)
 		require.Equal(t, first.id(), seen[1].id())
 		require.Equal(t, first.body, seen[1].body)
+		require.Less(t, defaultLease, defaultTimeout, "nor does a request that may take longer")
+		again := r.recorded(events[0])
+		require.Len(t, again, 1, "nobody stored the first")
+		require.False(t, again[0].StartedAt.Before(due), "while the lease held, it might have been under way")
 	})
 }

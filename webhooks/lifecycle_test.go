@@ -282,14 +282,15 @@ func TestNewWorkerValidates(t *testing.T) {
 		{Client: http.DefaultClient},
 		{Store: s, Client: http.DefaultClient, Workers: -1},
 		{Store: s, Client: http.DefaultClient, PerEndpoint: -1},
-		{Store: s, Client: http.DefaultClient, Timeout: time.Minute, Lease: time.Minute},
+		{Store: s, Client: http.DefaultClient, Lease: time.Millisecond},
+		{Store: s, Client: http.DefaultClient, Lease: -time.Second},
 	} {
 		_, err := NewWorker(cfg)
 		require.Error(t, err)
 	}
 	w, err := NewWorker(Config{Store: s, Client: http.DefaultClient, Timeout: time.Hour})
 	require.NoError(t, err)
-	require.Greater(t, w.cfg.Lease, w.cfg.Timeout)
+	require.Equal(t, 5*time.Second, w.cfg.Lease, "whatever the timeout: leases are extended")
 	require.Equal(t, DefaultSchedule(), w.cfg.Schedule)
 	require.Equal(t, 256, w.cfg.Workers)
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tandem/models"
@@ -21,17 +22,20 @@ const (
 	defaultWorkers     = 256
 	defaultPerEndpoint = 32
 	defaultTimeout     = 15 * time.Second
-	defaultLease       = 45 * time.Second
+	defaultLease       = 5 * time.Second
 	defaultPoll        = 500 * time.Millisecond
 	// probes is how many requests at a time an endpoint gets that failed three times in a row.
 	probes = 1
 	// finishTime bounds the last write of results when the worker stops.
 	finishTime = 5 * time.Second
+	// storeTime bounds how long results are kept for a database that does not take them.
+	storeTime = 45 * time.Second
 )
 
 // Queue is what the worker needs of the database; *models.Store is one.
 type Queue interface {
 	ClaimStreams(ctx context.Context, owner string, lease time.Duration, perEndpointCap, probeCap, limit int) ([]models.ClaimedStream, error)
+	ExtendLeases(ctx context.Context, leases []models.Lease, length time.Duration) (extended, lost []models.Lease, err error)
 	FinishDeliveries(ctx context.Context, outcomes []models.Outcome) error
 	NextDue(ctx context.Context) (time.Time, bool, error)
 	EndpointState(ctx context.Context, applicationID string) (*models.Endpoint, error)
@@ -53,8 +57,10 @@ type Config struct {
 	PerEndpoint int
 	// Timeout bounds one attempt, from connecting to the end of the answer. Default: 15 s.
 	Timeout time.Duration
-	// Lease is how long a claim holds without a result; then another worker repeats the attempt. It must be longer than
-	// Timeout. Default: 45 s.
+	// Lease is how long what is under way waits after this process died, until another worker repeats it. The worker extends
+	// the leases of what it has in hand every third of it, so it may be shorter than Timeout; an attempt whose lease could not
+	// be extended in time is given up. At least 10 ms; clocks of processes that share the queue must agree much better than
+	// this. Default: 5 s.
 	Lease time.Duration
 	// Poll is how often the queue is looked at although nothing woke the worker: other processes fill it as well.
 	// Default: 500 ms.
@@ -96,7 +102,10 @@ type Worker struct {
 	wake  chan struct{}
 	slots chan struct{}
 
+	claims   claims
 	outcomes chan finished
+	// behind is set while the database does not take results: what they are of would be claimed and sent again.
+	behind atomic.Bool
 
 	startOnce sync.Once
 	stopOnce  sync.Once
@@ -105,6 +114,8 @@ type Worker struct {
 	abort     context.CancelFunc
 	loop      sync.WaitGroup
 	posts     sync.WaitGroup
+	stopBeat  context.CancelFunc
+	beats     sync.WaitGroup
 	done      chan struct{}
 }
 
@@ -117,7 +128,7 @@ func NewWorker(cfg Config) (*Worker, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, defaultWorkers)
 	cfg.PerEndpoint = cmp.Or(cfg.PerEndpoint, min(defaultPerEndpoint, cfg.Workers))
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
-	cfg.Lease = cmp.Or(cfg.Lease, max(defaultLease, 2*cfg.Timeout))
+	cfg.Lease = cmp.Or(cfg.Lease, defaultLease)
 	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
 	if cfg.Schedule == nil {
 		cfg.Schedule = DefaultSchedule()
@@ -128,14 +139,15 @@ func NewWorker(cfg Config) (*Worker, error) {
 	if cfg.Workers < 1 || cfg.PerEndpoint < 1 {
 		return nil, fmt.Errorf("webhook worker: Workers %d and PerEndpoint %d must be at least 1", cfg.Workers, cfg.PerEndpoint)
 	}
-	if cfg.Lease <= cfg.Timeout {
-		return nil, fmt.Errorf("webhook worker: Lease %s must be longer than Timeout %s", cfg.Lease, cfg.Timeout)
+	if cfg.Lease < minLease {
+		return nil, fmt.Errorf("webhook worker: Lease %s must be at least %s", cfg.Lease, minLease)
 	}
 	return &Worker{
 		cfg:      cfg,
 		owner:    models.NewID("worker_"),
 		wake:     make(chan struct{}, 1),
 		slots:    make(chan struct{}, cfg.Workers),
+		claims:   claims{held: map[models.Lease]*claim{}},
 		outcomes: make(chan finished, cfg.Workers),
 		done:     make(chan struct{}),
 	}, nil
@@ -147,9 +159,11 @@ func (w *Worker) Start(ctx context.Context) {
 		w.started = true
 		loopCtx, stopLoop := context.WithCancel(ctx)
 		postCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
-		w.stopLoop, w.abort = stopLoop, abort
+		beatCtx, stopBeat := context.WithCancel(context.WithoutCancel(ctx))
+		w.stopLoop, w.abort, w.stopBeat = stopLoop, abort, stopBeat
 		w.cfg.Store.OnStreamDue(w.Wake)
 		w.loop.Go(func() { w.run(loopCtx, postCtx) })
+		w.beats.Go(func() { w.heartbeat(beatCtx) })
 		go func() {
 			defer close(w.done)
 			w.finishAll(postCtx)
@@ -179,6 +193,8 @@ func (w *Worker) Stop(ctx context.Context) {
 		w.posts.Wait()
 		close(w.outcomes)
 		<-w.done
+		w.stopBeat()
+		w.beats.Wait()
 		stopAbort()
 		w.abort()
 	})
@@ -187,22 +203,24 @@ func (w *Worker) Stop(ctx context.Context) {
 
 // run claims whatever is due as long as there are slots, and sleeps until something may be due again.
 func (w *Worker) run(ctx, postCtx context.Context) {
-	for {
+	for w.caughtUp(ctx) {
 		slots := w.takeSlots(ctx)
 		if slots == 0 {
 			return
 		}
+		asked := time.Now()
 		claimed, err := w.cfg.Store.ClaimStreams(ctx, w.owner, w.cfg.Lease, w.cfg.PerEndpoint, probes, slots)
 		if err != nil && ctx.Err() == nil {
 			w.cfg.Logger.Error("webhook streams could not be claimed", "error", err)
 		}
+		held := w.claims.hold(postCtx, claimed, asked.Add(w.cfg.Lease))
 		apps := w.applications(postCtx, claimed)
 		idle := slots
-		for i := range claimed {
-			stream := &claimed[i]
+		for _, stream := range held {
 			app := apps[stream.EndpointID]
 			if app == nil {
-				continue // its lease runs out, and then it is tried again: not at once, for ever
+				w.claims.drop(stream.Lease()) // it runs out, and then it is tried again: not at once, for ever
+				continue
 			}
 			idle--
 			w.posts.Go(func() {
@@ -215,6 +233,18 @@ func (w *Worker) run(ctx, postCtx context.Context) {
 			return
 		}
 	}
+}
+
+// caughtUp waits while results cannot be stored; false when ctx ended.
+func (w *Worker) caughtUp(ctx context.Context) bool {
+	for w.behind.Load() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-w.wake:
+		}
+	}
+	return true
 }
 
 // takeSlots waits for a slot and takes all that are free; 0 when ctx ended.
