@@ -20,6 +20,7 @@ run: build ## Build Tandem and start `tandem dev`: one process, a simulated swit
 	@./bin/tandem dev
 
 build: ## Build bin/tandem.
+	@test -x bin/tandem || echo "building; the first time takes a minute or two" >&2
 	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/tandem ./cmd/tandem
 
 test: ## Run every test that needs no real switch, on SQLite and on PostgreSQL.

@@ -46,7 +46,7 @@ Let a call come in, to %[9]s:
   curl -sS %[1]s/dev/call-in -H 'Content-Type: application/json' \
     -d '{"from":"+12025550123","digits":"4321"}'
 
-Webhooks that arrive are printed below. Stop with Ctrl-C.
+What the example is asked and which webhooks arrive is printed below. Stop with Ctrl-C.
 
 `, b.url, keyLine, switchLine, b.dataDir, b.seed.ApplicationID, key, devNumber, devCallee, devDID)
 }

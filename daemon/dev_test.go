@@ -59,7 +59,7 @@ func startDev(t *testing.T, dir string, opts DevOptions) *devRun {
 	var banner strings.Builder
 	for line := range run.lines {
 		fmt.Fprintln(&banner, line)
-		if strings.HasPrefix(line, "Webhooks that arrive") {
+		if strings.HasPrefix(line, "What the example is asked") {
 			run.banner = banner.String()
 			run.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(run.banner)
 			run.app = regexp.MustCompile(`app_[0-9a-z]+`).FindString(run.banner)
@@ -79,7 +79,7 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// webhooks reads printed webhooks until the terminal one of a call.
+// webhooks reads printed webhooks until the terminal one of a call. The example's other lines are skipped.
 func (r *devRun) webhooks(t *testing.T) []string {
 	t.Helper()
 	var kinds []string

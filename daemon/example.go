@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ type example struct {
 	callIn func(ctx context.Context, call incomingCall) (string, error)
 	now    func() time.Time
 
-	mu  sync.Mutex // one webhook is printed at a time
+	mu  sync.Mutex // one line is printed at a time
 	out io.Writer
 }
 
@@ -46,7 +47,10 @@ const exampleBodyLimit = 128 << 10
 // answer is an answer_url: greet, ask for four digits, read them back, hang up.
 func (e *example) answer(w http.ResponseWriter, r *http.Request) {
 	var request struct {
-		Type   string `json:"type"`
+		Type string `json:"type"`
+		Call struct {
+			ID string `json:"id"`
+		} `json:"call"`
 		Result struct {
 			Digits  string `json:"digits"`
 			Outcome string `json:"outcome"`
@@ -61,15 +65,25 @@ func (e *example) answer(w http.ResponseWriter, r *http.Request) {
 		{"action": "say", "text": "Welcome to Tandem."},
 		{"action": "gather", "num_digits": 4, "timeout": 10, "prompt": []object{{"action": "say", "text": "Please type four digits."}}},
 	}
+	told, said := request.Type, "say, gather"
 	if request.Type == "result" {
+		told, said = "gather: "+request.Result.Outcome+" "+request.Result.Digits, "say, hangup"
 		reply := "We heard no digits. Goodbye."
 		if request.Result.Digits != "" {
 			reply = fmt.Sprintf("You typed %s. Goodbye.", spell(request.Result.Digits))
 		}
 		actions = []object{{"action": "say", "text": reply}, {"action": "hangup"}}
 	}
+	e.print("answer_url  %-16s %s  we say: %s", strings.TrimSpace(told), request.Call.ID, said)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(actions)
+}
+
+// print writes one line with the time.
+func (e *example) print(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, _ = fmt.Fprintf(e.out, e.now().Format("15:04:05.000")+"  "+format+"\n", args...)
 }
 
 // spell puts a space between digits, so that a speech engine reads them one by one.
@@ -113,10 +127,7 @@ func (e *example) webhook(w http.ResponseWriter, r *http.Request) {
 	if reason, ok := event.Data["reason"].(string); ok {
 		detail = "  reason=" + reason
 	}
-	e.mu.Lock()
-	_, _ = fmt.Fprintf(e.out, "%s  webhook %2d  %-16s %s  %-11s  %s%s\n",
-		e.now().Format("15:04:05.000"), event.Sequence, event.Type, event.Call.ID, event.Call.Status, verdict, detail)
-	e.mu.Unlock()
+	e.print("webhook %2d  %-16s %s  %-11s  %s%s", event.Sequence, event.Type, event.Call.ID, event.Call.Status, verdict, detail)
 	w.WriteHeader(status)
 }
 
