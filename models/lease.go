@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// extendLimit bounds one statement: SQLite takes 32,766 values.
-const extendLimit = 1000
+// rowsLimit is how many rows one statement writes at most: SQLite takes 32,766 values in one.
+const rowsLimit = 1000
 
 // Lease names a claim of a stream: Token is void once another worker has claimed it.
 type Lease struct {
@@ -30,7 +30,7 @@ func (s *Store) ExtendLeases(ctx context.Context, leases []Lease, length time.Du
 	}
 	err = s.InTx(ctx, func(tx *Store) error {
 		extended, lost = nil, nil
-		for some := range slices.Chunk(leases, extendLimit) {
+		for some := range slices.Chunk(leases, rowsLimit) {
 			held, err := tx.extend(ctx, some, length)
 			if err != nil {
 				return err

@@ -62,29 +62,130 @@ func (s *Store) FinishDeliveries(ctx context.Context, outcomes []Outcome) error 
 		return strings.Compare(a.EndpointID+" "+a.CallID, b.EndpointID+" "+b.CallID)
 	})
 	return s.InTx(ctx, func(tx *Store) error {
-		for i := range outcomes {
-			if err := tx.finish(ctx, &outcomes[i]); err != nil {
-				return fmt.Errorf("finish delivery of event %q: %w", outcomes[i].EventID, err)
+		now := tx.Now()
+		if err := tx.recordAttempts(ctx, outcomes, now); err != nil {
+			return err
+		}
+		together, single := split(outcomes)
+		if err := tx.finishDelivered(ctx, together, now); err != nil {
+			return err
+		}
+		for i := range single {
+			if err := tx.finish(ctx, &single[i], now); err != nil {
+				return fmt.Errorf("finish delivery of event %q: %w", single[i].EventID, err)
 			}
 		}
 		return nil
 	})
 }
 
-func (s *Store) finish(ctx context.Context, outcome *Outcome) error {
-	now := s.Now()
-	if outcome.Result != ResultSkipped && outcome.Result != ResultReleased {
-		attempt := outcome.Attempt
-		attempt.ID, attempt.EventID = NewID(PrefixAttempt), outcome.EventID
+// split picks the outcomes that can be stored together, which are nearly all of them on a good day: deliveries, each of a
+// stream of its own, to endpoints that did nothing but succeed. Where successes and failures of an endpoint are mixed, they
+// count one after the other.
+func split(outcomes []Outcome) (together, single []Outcome) {
+	failed := map[string]bool{}
+	for i := range outcomes {
+		if outcomes[i].Result == ResultRetry || outcomes[i].Result == ResultDead {
+			failed[outcomes[i].EndpointID] = true
+		}
+	}
+	for i, o := range outcomes {
+		again := i > 0 && o.EndpointID == outcomes[i-1].EndpointID && o.CallID == outcomes[i-1].CallID // they are sorted
+		if o.Result == ResultDelivered && !again && !failed[o.EndpointID] {
+			together = append(together, o)
+		} else {
+			single = append(single, o)
+		}
+	}
+	return together, single
+}
+
+// recordAttempts keeps the attempts, whoever has the streams by now.
+func (s *Store) recordAttempts(ctx context.Context, outcomes []Outcome, now time.Time) error {
+	var attempts []Attempt
+	for i := range outcomes {
+		if outcomes[i].Result == ResultSkipped || outcomes[i].Result == ResultReleased {
+			continue
+		}
+		attempt := outcomes[i].Attempt
+		attempt.ID, attempt.EventID = NewID(PrefixAttempt), outcomes[i].EventID
 		attempt.Response = clip(attempt.Response)
 		attempt.Error = clip(attempt.Error)
 		if attempt.StartedAt.IsZero() {
 			attempt.StartedAt = now
 		}
-		if err := s.write(ctx).Create(&attempt).Error; err != nil {
-			return explain(err, "record attempt")
+		attempts = append(attempts, attempt)
+	}
+	for some := range slices.Chunk(attempts, rowsLimit) {
+		if err := s.write(ctx).Create(&some).Error; err != nil {
+			return explain(err, "record %d attempts", len(some))
 		}
 	}
+	return nil
+}
+
+// finishDelivered moves streams and deliveries on whose leases are still the worker's.
+func (s *Store) finishDelivered(ctx context.Context, outcomes []Outcome, now time.Time) error {
+	for some := range slices.Chunk(outcomes, rowsLimit) {
+		events, endpoints, err := s.giveBackDelivered(ctx, some, now)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		s.tx.due = true
+		if err := s.markDelivered(ctx, events, now); err != nil {
+			return err
+		}
+		if err := s.succeeded(ctx, endpoints, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBackDelivered returns the outcomes that counted and their endpoints.
+func (s *Store) giveBackDelivered(ctx context.Context, outcomes []Outcome, now time.Time) (ours []Outcome, endpoints []string, err error) {
+	args := make([]any, 0, 4*len(outcomes)+1)
+	for i := range outcomes {
+		args = append(args, outcomes[i].CallID, outcomes[i].EndpointID, outcomes[i].LeaseToken, outcomes[i].EventID)
+	}
+	var moved []Lease
+	// last_seq and acked_seq are columns of one row, so that an event appended meanwhile is seen here or sees this.
+	err = s.write(ctx).Raw("WITH done(call_id, endpoint_id, token, event_id) AS (VALUES "+tuples(len(outcomes), "(?, ?, CAST(? AS BIGINT), ?)")+`)
+		UPDATE webhook_streams SET due_at = CASE WHEN last_seq > acked_seq + 1 THEN CAST(? AS BIGINT) ELSE NULL END,
+			acked_seq = acked_seq + 1, attempts = 0, lease_until = NULL, lease_owner = ''
+		FROM done JOIN webhook_deliveries d ON d.event_id = done.event_id
+		WHERE webhook_streams.call_id = done.call_id AND webhook_streams.endpoint_id = done.endpoint_id
+			AND webhook_streams.lease_token = done.token AND webhook_streams.lease_until IS NOT NULL AND webhook_streams.acked_seq + 1 = d.seq
+		RETURNING webhook_streams.call_id, webhook_streams.endpoint_id`, append(args, micros(now))...).Scan(&moved).Error
+	if err != nil {
+		return nil, nil, explain(err, "give %d webhook streams back", len(outcomes))
+	}
+	kept := make(map[Lease]bool, len(moved))
+	for _, stream := range moved {
+		kept[stream] = true
+	}
+	for _, o := range outcomes {
+		if kept[Lease{CallID: o.CallID, EndpointID: o.EndpointID}] {
+			ours = append(ours, o)
+			endpoints = append(endpoints, o.EndpointID)
+		}
+	}
+	return ours, slices.Compact(endpoints), nil // they are sorted
+}
+
+func (s *Store) markDelivered(ctx context.Context, outcomes []Outcome, now time.Time) error {
+	args := make([]any, 0, 2*len(outcomes)+1)
+	for i := range outcomes {
+		args = append(args, outcomes[i].EventID, outcomes[i].Attempt.Status)
+	}
+	err := s.write(ctx).Exec("WITH done(event_id, status) AS (VALUES "+tuples(len(outcomes), "(?, CAST(? AS INTEGER))")+`)
+		UPDATE webhook_deliveries SET state = '`+DeliveryDelivered+`', attempts = attempts + 1, last_status = done.status,
+			delivered_at = CAST(? AS BIGINT)
+		FROM done WHERE webhook_deliveries.event_id = done.event_id`, append(args, micros(now))...).Error
+	return explain(err, "update %d deliveries", len(outcomes))
+}
+
+func (s *Store) finish(ctx context.Context, outcome *Outcome, now time.Time) error {
 	ours, err := s.giveBack(ctx, outcome, now)
 	if err != nil || !ours {
 		return err
@@ -150,22 +251,7 @@ func (s *Store) giveBack(ctx context.Context, outcome *Outcome, now time.Time) (
 func (s *Store) judge(ctx context.Context, outcome *Outcome, now time.Time) error {
 	switch outcome.Result {
 	case ResultDelivered:
-		var failures []int
-		// Most successes find nothing to reset and lock no row.
-		err := s.write(ctx).Raw("SELECT consecutive_failures FROM webhook_endpoints WHERE application_id = ? AND consecutive_failures > 0",
-			outcome.EndpointID).Scan(&failures).Error
-		if err != nil || len(failures) == 0 {
-			return explain(err, "read webhook endpoint %q", outcome.EndpointID)
-		}
-		err = s.write(ctx).Exec("UPDATE webhook_endpoints SET consecutive_failures = 0, failing_since = NULL WHERE application_id = ?",
-			outcome.EndpointID).Error
-		if err != nil {
-			return explain(err, "clear failures of webhook endpoint %q", outcome.EndpointID)
-		}
-		if failures[0] < FailingThreshold {
-			return nil
-		}
-		return s.pullForward(ctx, outcome.EndpointID, now)
+		return s.succeeded(ctx, []string{outcome.EndpointID}, now)
 	case ResultRetry, ResultDead:
 		err := s.write(ctx).Exec(`UPDATE webhook_endpoints SET consecutive_failures = consecutive_failures + 1,
 			failing_since = COALESCE(failing_since, ?) WHERE application_id = ?`, micros(now), outcome.EndpointID).Error
@@ -179,6 +265,30 @@ func (s *Store) judge(ctx context.Context, outcome *Outcome, now time.Time) erro
 	err := s.write(ctx).Exec(`UPDATE webhook_endpoints SET disabled_at = ?, disabled_reason = ? WHERE application_id = ? AND disabled_at IS NULL`,
 		micros(now), outcome.DisableReason, outcome.EndpointID).Error
 	return explain(err, "disable webhook endpoint %q", outcome.EndpointID)
+}
+
+// succeeded forgets the failures of endpoints. Most successes find nothing to reset and lock no row.
+func (s *Store) succeeded(ctx context.Context, endpointIDs []string, now time.Time) error {
+	var failing []Endpoint
+	err := s.write(ctx).Raw("SELECT * FROM webhook_endpoints WHERE application_id IN ? AND consecutive_failures > 0 ORDER BY application_id",
+		endpointIDs).Scan(&failing).Error
+	if err != nil {
+		return explain(err, "read webhook endpoints")
+	}
+	for i := range failing {
+		id := failing[i].ApplicationID
+		err := s.write(ctx).Exec("UPDATE webhook_endpoints SET consecutive_failures = 0, failing_since = NULL WHERE application_id = ?", id).Error
+		if err != nil {
+			return explain(err, "clear failures of webhook endpoint %q", id)
+		}
+		if failing[i].ConsecutiveFailures < FailingThreshold {
+			continue
+		}
+		if err := s.pullForward(ctx, id, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pullForward makes every stream of an endpoint that waits for its retry due now.
