@@ -196,7 +196,7 @@ func (s *Server) authenticate(c *fiber.Ctx) (*models.APIKey, error) {
 	scheme, secret, _ := strings.Cut(c.Get(fiber.HeaderAuthorization), " ")
 	secret = strings.TrimSpace(secret)
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return nil, &Error{Code: codeUnauthorized, Message: "an API key is required: send the header "Authorization: Bearer" and the key"}
+		return nil, &Error{Code: codeUnauthorized, Message: "an API key is required: send it in the header Authorization, after the word Bearer"}
 	}
 	key, err := s.store.AuthenticateKey(c.UserContext(), secret)
 	if errors.Is(err, models.ErrNotFound) {
