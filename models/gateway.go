@@ -46,6 +46,15 @@ func (s *Store) SaveGatewayStatus(ctx context.Context, statuses []GatewayStatus)
 	})
 }
 
+// DropGatewayStatuses forgets what a node reported of its gateways until then: its switch is away, and nobody knows. What was
+// reported later stays, by whichever process looks after the node now.
+func (s *Store) DropGatewayStatuses(ctx context.Context, nodeID string, until time.Time) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		err := tx.write(ctx).Exec("DELETE FROM gateway_statuses WHERE node_id = ? AND updated_at <= ?", nodeID, micros(until)).Error
+		return explain(err, "drop gateway statuses of node %q", nodeID)
+	})
+}
+
 // GatewayStatuses returns, for each trunk that a node has reported on, the best report: REGED first, then UP, then NOREG,
 // then the newest.
 func (s *Store) GatewayStatuses(ctx context.Context, trunkIDs []string) (map[string]GatewayStatus, error) {

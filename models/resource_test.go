@@ -392,6 +392,44 @@ func TestGatewayStatuses(t *testing.T) {
 	})
 }
 
+// TestDropGatewayStatuses: of one node, and only what it said before it went.
+func TestDropGatewayStatuses(t *testing.T) {
+	t.Parallel()
+	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
+		ctx := t.Context()
+		customer := modelstest.Customer(t, s, 0)
+		one, two := modelstest.OutboundTrunk(t, s, customer), modelstest.OutboundTrunk(t, s, customer)
+		first, second := &models.Node{Name: "first"}, &models.Node{Name: "second"}
+		require.NoError(t, s.CreateNode(ctx, first))
+		require.NoError(t, s.CreateNode(ctx, second))
+		states := func() map[string]string {
+			t.Helper()
+			best, err := s.GatewayStatuses(ctx, []string{one.ID, two.ID})
+			require.NoError(t, err)
+			states := map[string]string{}
+			for trunk, status := range best {
+				states[trunk] = status.State
+			}
+			return states
+		}
+		require.NoError(t, s.SaveGatewayStatus(ctx, []models.GatewayStatus{
+			{NodeID: first.ID, TrunkID: one.ID, State: "REGED", Status: "UP"},
+			{NodeID: first.ID, TrunkID: two.ID, State: "REGED", Status: "UP"},
+			{NodeID: second.ID, TrunkID: one.ID, State: "TRYING", Status: "DOWN"},
+		}))
+		down := clock.Now()
+		require.NoError(t, s.DropGatewayStatuses(ctx, first.ID, down))
+		require.Equal(t, map[string]string{one.ID: "TRYING"}, states())
+		require.NoError(t, s.DropGatewayStatuses(ctx, "node_none", down))
+		require.NoError(t, s.DropGatewayStatuses(ctx, first.ID, down))
+
+		clock.Advance(time.Microsecond)
+		require.NoError(t, s.SaveGatewayStatus(ctx, []models.GatewayStatus{{NodeID: first.ID, TrunkID: two.ID, State: "REGED", Status: "UP"}}))
+		require.NoError(t, s.DropGatewayStatuses(ctx, first.ID, down))
+		require.Equal(t, map[string]string{one.ID: "TRYING", two.ID: "REGED"}, states(), "said after it went")
+	})
+}
+
 func TestIdempotentResponse(t *testing.T) {
 	t.Parallel()
 	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
