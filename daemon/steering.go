@@ -55,6 +55,7 @@ func (s *steering) HandleEvent(event *esl.Event) {
 
 // HandleDown implements esl.Handler.
 func (s *steering) HandleDown(reason error) {
+	s.syncer.HandleDown(s.node) // a node that is not steered is asked for its gateways, too
 	if !s.safe.Swap(false) {
 		return
 	}

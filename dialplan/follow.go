@@ -33,12 +33,12 @@ func (s *Syncer) follow(ctx context.Context) {
 		case <-gather.C:
 			gathering = false
 			took = s.syncAll(ctx)
-			s.pollAll(ctx)
 		case <-poll.C:
 			if s.due(ctx) {
 				took = s.syncAll(ctx)
+			} else {
+				s.pollAll(ctx)
 			}
-			s.pollAll(ctx)
 		}
 	}
 }
@@ -70,7 +70,8 @@ func (s *Syncer) current() []*node {
 	return nodes
 }
 
-// syncAll renders once and brings all nodes up to date, side by side: a slow one does not keep the others waiting.
+// syncAll renders once, brings all nodes up to date and asks them for their gateways, side by side: a slow one does not keep
+// the others waiting.
 func (s *Syncer) syncAll(ctx context.Context) time.Duration {
 	nodes := s.current()
 	if len(nodes) == 0 {
@@ -87,6 +88,7 @@ func (s *Syncer) syncAll(ctx context.Context) time.Duration {
 		if ctx.Err() == nil {
 			s.logger.Error("dialplan not rendered, nothing changed", "error", err)
 		}
+		s.pollAll(ctx)
 		return time.Since(began)
 	}
 	s.revision, s.polls = revision, 0
@@ -98,6 +100,7 @@ func (s *Syncer) syncAll(ctx context.Context) time.Duration {
 			defer cancel()
 			report, err := n.sync(ctx, rendering)
 			s.tellReport(ctx, report, err)
+			s.poll(ctx, n)
 		})
 	}
 	all.Wait()
@@ -126,27 +129,32 @@ func (s *Syncer) complain(problems []Problem) {
 
 // pollAll asks the switches for their gateways.
 func (s *Syncer) pollAll(ctx context.Context) {
-	gateways := s.statuses.gateways()
-	if len(gateways) == 0 {
-		return
-	}
 	var all sync.WaitGroup
 	for _, n := range s.current() {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, s.timeout)
 			defer cancel()
-			statuses, missing, err := n.poll(ctx, gateways, s.store.Now())
-			if err != nil && ctx.Err() == nil {
-				s.logger.Warn("gateways not polled", "node_id", n.id, "error", err)
-			}
-			if len(missing) > 0 {
-				s.logger.Warn("switch lacks gateways", "node_id", n.id, "gateways", missing)
-			}
-			s.statuses.polled(statuses)
+			s.poll(ctx, n)
 		})
 	}
 	all.Wait()
-	signal(s.reported)
+}
+
+// poll asks one switch for its gateways and has the answer recorded, and what could not be recorded before.
+func (s *Syncer) poll(ctx context.Context, n *node) {
+	defer signal(s.reported)
+	gateways := s.statuses.gateways()
+	if len(gateways) == 0 {
+		return
+	}
+	statuses, missing, err := n.poll(ctx, gateways, s.store.Now())
+	if err != nil && ctx.Err() == nil {
+		s.logger.Warn("gateways not polled", "node_id", n.id, "error", err)
+	}
+	if len(missing) > 0 {
+		s.logger.Warn("switch lacks gateways", "node_id", n.id, "gateways", missing)
+	}
+	s.statuses.polled(statuses)
 }
 
 // record writes what the switches reported. Apart from follow, so that a long reload does not hold back a trunk that failed.
@@ -156,18 +164,31 @@ func (s *Syncer) record(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.reported:
+			s.recordOnce(ctx)
 		}
-		statuses := s.statuses.take()
-		if len(statuses) == 0 {
-			continue
-		}
-		if err := s.store.SaveGatewayStatus(ctx, statuses); err != nil {
-			s.statuses.failed(statuses) // until the next report or poll
-			if ctx.Err() == nil {
-				s.logger.Error("gateway status not saved", "error", err)
-			}
-			continue
-		}
-		s.statuses.written(statuses)
 	}
+}
+
+// recordOnce writes what waits; what cannot be written waits for the next report or poll.
+func (s *Syncer) recordOnce(ctx context.Context) {
+	lost, statuses := s.statuses.take()
+	for node, at := range lost {
+		if err := s.store.DropGatewayStatuses(ctx, node, at); err != nil {
+			s.statuses.notDropped(node, at)
+			if ctx.Err() == nil {
+				s.logger.Error("gateway status of a lost node not dropped", "node_id", node, "error", err)
+			}
+		}
+	}
+	if len(statuses) == 0 {
+		return
+	}
+	if err := s.store.SaveGatewayStatus(ctx, statuses); err != nil {
+		s.statuses.failed(statuses)
+		if ctx.Err() == nil {
+			s.logger.Error("gateway status not saved", "error", err)
+		}
+		return
+	}
+	s.statuses.written(statuses)
 }

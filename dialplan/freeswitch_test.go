@@ -329,7 +329,7 @@ func TestFreeSWITCHGatewaysFollowTheirTrunks(t *testing.T) {
 	l.awaits(t, ".wrong-1", "FAIL_WAIT")
 
 	// The status of trunks, from the switch's events and from a poll.
-	statuses := l.syncer.statuses.take()
+	_, statuses := l.syncer.statuses.take()
 	states := map[string]string{}
 	for _, s := range statuses {
 		states[s.TrunkID] = s.State
@@ -337,7 +337,8 @@ func TestFreeSWITCHGatewaysFollowTheirTrunks(t *testing.T) {
 	require.Equal(t, "REGED", states["trunk_1"])
 	require.Equal(t, "FAIL_WAIT", states["trunk_2"])
 	l.syncer.pollAll(within(t))
-	for _, s := range l.syncer.statuses.take() {
+	_, statuses = l.syncer.statuses.take()
+	for _, s := range statuses {
 		states[s.TrunkID] = s.State + " " + s.Status
 	}
 	require.Equal(t, "NOREG UP", states["trunk_3"])

@@ -20,10 +20,17 @@ type statusBook struct {
 	gateway map[string]string // gateway name to trunk ID, of the last rendering
 	known   map[gatewayKey]models.GatewayStatus
 	waiting map[gatewayKey]models.GatewayStatus
+	// away is when each node was last lost: what was said up to then holds no more. lost are those of which the database has
+	// not been told yet.
+	away map[string]time.Time
+	lost map[string]time.Time
 }
 
 func newStatusBook() *statusBook {
-	return &statusBook{known: map[gatewayKey]models.GatewayStatus{}, waiting: map[gatewayKey]models.GatewayStatus{}}
+	return &statusBook{
+		known: map[gatewayKey]models.GatewayStatus{}, waiting: map[gatewayKey]models.GatewayStatus{},
+		away: map[string]time.Time{}, lost: map[string]time.Time{},
+	}
 }
 
 func (b *statusBook) setGateways(gateways map[string]string) {
@@ -71,6 +78,9 @@ func (b *statusBook) polled(statuses []models.GatewayStatus) {
 
 func (b *statusBook) add(status models.GatewayStatus) bool {
 	key := gatewayKey{status.NodeID, status.TrunkID}
+	if b.outdated(status) {
+		return false
+	}
 	if waiting, found := b.waiting[key]; found && waiting.UpdatedAt.After(status.UpdatedAt) {
 		return false
 	}
@@ -83,8 +93,14 @@ func (b *statusBook) add(status models.GatewayStatus) bool {
 	return true
 }
 
-// take empties the book for writing.
-func (b *statusBook) take() []models.GatewayStatus {
+// outdated tells whether the node was lost after it said so: it said it to a poll that was going on, or it is being written.
+func (b *statusBook) outdated(status models.GatewayStatus) bool {
+	away, found := b.away[status.NodeID]
+	return found && !status.UpdatedAt.After(away)
+}
+
+// take empties the book for writing: nodes that were lost, and when, and what was said since.
+func (b *statusBook) take() (map[string]time.Time, []models.GatewayStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	statuses := make([]models.GatewayStatus, 0, len(b.waiting))
@@ -93,7 +109,9 @@ func (b *statusBook) take() []models.GatewayStatus {
 	}
 	clear(b.waiting)
 	slices.SortFunc(statuses, func(a, b models.GatewayStatus) int { return a.UpdatedAt.Compare(b.UpdatedAt) })
-	return statuses
+	lost := b.lost
+	b.lost = map[string]time.Time{}
+	return lost, statuses
 }
 
 // written notes what the database holds now.
@@ -101,6 +119,9 @@ func (b *statusBook) written(statuses []models.GatewayStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, status := range statuses {
+		if b.outdated(status) {
+			continue
+		}
 		b.known[gatewayKey{status.NodeID, status.TrunkID}] = status
 	}
 }
@@ -111,9 +132,26 @@ func (b *statusBook) failed(statuses []models.GatewayStatus) {
 	defer b.mu.Unlock()
 	for _, status := range statuses {
 		key := gatewayKey{status.NodeID, status.TrunkID}
-		if _, newer := b.waiting[key]; !newer {
+		if _, newer := b.waiting[key]; !newer && !b.outdated(status) {
 			b.waiting[key] = status
 		}
+	}
+}
+
+// lose takes back all that a node has said: its switch is away.
+func (b *statusBook) lose(node string, at time.Time) {
+	b.forget(node)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away[node], b.lost[node] = at, at
+}
+
+// notDropped puts a lost node back of which the database could not be told, unless it was lost again.
+func (b *statusBook) notDropped(node string, at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, again := b.lost[node]; !again {
+		b.lost[node] = at
 	}
 }
 

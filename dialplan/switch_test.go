@@ -85,7 +85,10 @@ type fakeStore struct {
 	dids   []models.DID
 	err    error
 	saved  []models.GatewayStatus
-	reads  int
+	// dropped are the nodes whose statuses were dropped.
+	dropped []string
+	onSave  func()
+	reads   int
 }
 
 var errStore = errors.New("database is away")
@@ -127,7 +130,21 @@ func (f *fakeStore) SaveGatewayStatus(_ context.Context, statuses []models.Gatew
 	if f.err != nil {
 		return f.err
 	}
+	if f.onSave != nil {
+		f.onSave()
+	}
 	f.saved = append(f.saved, statuses...)
+	return nil
+}
+
+func (f *fakeStore) DropGatewayStatuses(_ context.Context, nodeID string, until time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return f.err
+	}
+	f.dropped = append(f.dropped, nodeID)
+	f.saved = slices.DeleteFunc(f.saved, func(s models.GatewayStatus) bool { return s.NodeID == nodeID && !s.UpdatedAt.After(until) })
 	return nil
 }
 

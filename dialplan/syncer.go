@@ -24,6 +24,7 @@ type Store interface {
 	AllDIDs(ctx context.Context, fn func([]models.DID) error) error
 	RoutingRevision(ctx context.Context) (string, error)
 	SaveGatewayStatus(ctx context.Context, statuses []models.GatewayStatus) error
+	DropGatewayStatuses(ctx context.Context, nodeID string, until time.Time) error
 	Now() time.Time
 }
 
@@ -109,11 +110,13 @@ func (s *Syncer) Stop() {
 	s.done.Wait()
 }
 
-// AddNode takes a node on, or takes its new configuration directory and connection. Its files are synchronised at once.
+// AddNode takes a node on, or takes its new configuration directory and connection. Its files are synchronised at once. What
+// the database says of its gateways is forgotten until its switch has said it to us.
 func (s *Syncer) AddNode(added models.Node, control Switch) {
 	s.mu.Lock()
 	s.nodes[added.ID] = &node{id: added.ID, folder: folder{added.ConfDir}, control: control, profile: s.profile, fresh: true}
 	s.mu.Unlock()
+	s.lose(added.ID)
 	s.Changed()
 }
 
@@ -144,6 +147,21 @@ func (s *Syncer) HandleUp(nodeID string) {
 	}
 	up.renewed.Store(true)
 	s.Changed()
+}
+
+// HandleDown says that the node's switch is away: nobody knows the state of its gateways. It never waits.
+func (s *Syncer) HandleDown(nodeID string) {
+	s.mu.Lock()
+	down := s.nodes[nodeID]
+	s.mu.Unlock()
+	if down != nil {
+		s.lose(nodeID)
+	}
+}
+
+func (s *Syncer) lose(nodeID string) {
+	s.statuses.lose(nodeID, s.store.Now())
+	signal(s.reported)
 }
 
 // event is what is read of an *esl.Event.
