@@ -60,7 +60,11 @@ func (s *session) sendEnd() error {
 		}
 		return err
 	}
-	return s.node.sw.Kill(ctx, s.channel, s.asked.cause)
+	cause := s.asked.cause
+	if s.answered && cause == causeCancel {
+		cause = causeNormal // a call that was answered is not canceled but hung up
+	}
+	return s.node.sw.Kill(ctx, s.channel, cause)
 }
 
 // refuseAside ends the channel of a leg that gets no session, without blocking the caller.

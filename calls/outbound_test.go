@@ -192,7 +192,7 @@ func TestCancelInEveryLiveState(t *testing.T) {
 		s.sw.await("execute speak")
 		cancel(call)
 		ended = s.end()
-		require.Equal(t, []any{StatusCompleted, ReasonAPIHangup, SourceAPI}, []any{ended.Status, ended.Reason, ended.HangupSource})
+		require.Equal(t, []any{StatusCompleted, ReasonAPIHangup, SourceAPI, "NORMAL_CLEARING"}, []any{ended.Status, ended.Reason, ended.HangupSource, ended.Cause})
 		require.EqualValues(t, outboundPrice, ended.CostMicros)
 
 		_, err := s.manager.Cancel(t.Context(), s.customer.ID, call.ID, nil)
