@@ -52,7 +52,7 @@ type trunkObject struct {
 	Register           *bool   `json:"register,omitempty" doc:"Outbound trunks only."`
 	InboundIP          string  `json:"inbound_ip,omitempty" doc:"Inbound trunks only: the address or network in its normal form."`
 	ApplicationID      *string `json:"application_id,omitempty" doc:"Inbound trunks only, when one is set."`
-	RegistrationStatus string  `json:"registration_status,omitempty" doc:"In lists and single reads. The gateway's state as the switch spells it: REGED, TRYING, FAIL_WAIT, NOREG, …; UNKNOWN until a node has reported. Outbound trunks only." example:"REGED"`
+	RegistrationStatus string  `json:"registration_status,omitempty" doc:"In lists and single reads. The gateway's state as the switch spells it: REGED, TRYING, FAIL_WAIT, NOREG, …; UNKNOWN while no node reports. Outbound trunks only." example:"REGED"`
 	CreatedAt          string  `json:"created_at" format:"date-time"`
 	UpdatedAt          string  `json:"updated_at" format:"date-time"`
 }
