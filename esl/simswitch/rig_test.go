@@ -304,12 +304,20 @@ func (k *take) transcript(loose []string) string {
 	var out strings.Builder
 	for i, uuid := range k.legs {
 		fmt.Fprintf(&out, "== leg %d\n", i+1)
+		var hangups []string
 		for _, e := range k.cl.of(uuid) {
 			name := e["Event-Name"]
 			// A leg on its way out is told its fate by another thread than the one that moves it through its states: which
 			// comes first is chance.
 			chance := e["Call-Direction"] == "outbound" && e["Answer-State"] != "answered"
 			if name == "CHANNEL_STATE" && chance {
+				continue
+			}
+			// The thread that hangs a channel up sets its state first and tells of it afterwards (switch_channel.c,
+			// switch_channel_perform_hangup); the channel's own thread may be ahead by then. The place of this event, and what it
+			// says of the channel besides the cause, is chance.
+			if name == "CHANNEL_HANGUP" {
+				hangups = append(hangups, e["Hangup-Cause"])
 				continue
 			}
 			if name == "CHANNEL_STATE" {
@@ -323,6 +331,7 @@ func (k *take) transcript(loose []string) string {
 				}
 			}
 		}
+		fmt.Fprintf(&out, "CHANNEL_HANGUP, in its own time: %s\n", strings.Join(hangups, ", "))
 	}
 	out.WriteString("== replies\n")
 	for _, note := range k.notes {
