@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/bits"
 
 	"tandem/models"
 )
@@ -33,7 +34,7 @@ type Config struct {
 // Rater prices, reserves and settles. It has no state but its configuration.
 type Rater struct{ cfg Config }
 
-// maxPriceMicros keeps every product of price and seconds in an int64: a million units a minute, for a year.
+// maxPriceMicros is a million units a minute: for a year, the cost still fits an int64.
 const maxPriceMicros = 1_000_000 * 1_000_000
 
 // maxSeconds is a year.
@@ -77,10 +78,15 @@ func (r *Rater) Cost(pricePerMinute int64, seconds int) int64 {
 	}
 	increment := int64(r.cfg.IncrementSeconds)
 	billed := (int64(seconds) + increment - 1) / increment * increment
-	if billed > (math.MaxInt64-secondsPerMinute)/pricePerMinute {
+	// The product of the greatest price and the longest call does not fit 64 bits.
+	high, low := bits.Mul64(uint64(pricePerMinute), uint64(billed))
+	low, carry := bits.Add64(low, secondsPerMinute-1, 0)
+	high += carry
+	if high >= secondsPerMinute {
 		return math.MaxInt64
 	}
-	return (pricePerMinute*billed + secondsPerMinute - 1) / secondsPerMinute
+	cost, _ := bits.Div64(high, low, secondsPerMinute)
+	return int64(min(cost, math.MaxInt64))
 }
 
 // Reservation is what a call may use: the price it was made at, what is held of the balance and for how many seconds that
