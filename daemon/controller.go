@@ -102,11 +102,11 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	if err := manager.Start(ctx); err != nil {
 		return fmt.Errorf("start the calls: %w", err)
 	}
-	c.parts.add("calls", manager.Stop)
-
 	c.nodes = newNodeKeeper(c.store, manager, syncer, owner, c.cfg.NodeLease, c.logger.With("part", "nodes"))
 	c.nodes.start(ctx)
 	c.parts.add("nodes", c.nodes.stop)
+	// Stopped before the nodes are let go: ending a call takes a switch to tell.
+	c.parts.add("calls", manager.Stop)
 
 	keeper := startHousekeeper(ctx, c.store, c.logger.With("part", "housekeeping"))
 	c.parts.add("housekeeping", keeper.stop)

@@ -151,3 +151,32 @@ func TestDevEndToEnd(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "call.completed"}, again.webhooks(t))
 	require.NoError(t, again.stop())
 }
+
+// TestStopEndsLiveCalls: an orderly stop hangs live calls up and says so, while their switch is still there to be told.
+func TestStopEndsLiveCalls(t *testing.T) { //nolint:paralleltest // t.Setenv
+	t.Setenv("TANDEM_HTTP_ADDR", "127.0.0.1:0")
+	t.Setenv("TANDEM_DEV_API_KEY", "tandem_preset_key_of_the_test_0123456789")
+	const key = "tandem_preset_key_of_the_test_0123456789"
+	dir := filepath.Join(t.TempDir(), "data")
+	run := startDev(t, dir, DevOptions{})
+	status, call := post(t, run.url+"/v1/calls", key, map[string]string{"application_id": run.app, "from": devNumber, "to": "+12025550800"})
+	require.Equal(t, http.StatusCreated, status, call)
+	for line := range run.lines {
+		if strings.Contains(line, "call.answered") {
+			break
+		}
+	}
+	require.NoError(t, run.stop())
+
+	again := startDev(t, dir, DevOptions{})
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, again.url+"/v1/calls/"+call["id"].(string), nil)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, response.Body.Close()) }()
+	var ended map[string]any
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&ended))
+	require.Equal(t, []any{"completed", "shutdown"}, []any{ended["status"], ended["reason"]})
+	require.NoError(t, again.stop())
+}
