@@ -30,12 +30,6 @@ func RingReady() App { return App{name: "ring_ready"} }
 // Park leaves the channel to its controller.
 func Park() App { return App{name: "park"} }
 
-// Echo sends the caller's own media back.
-func Echo() App { return App{name: "echo"} }
-
-// FlushDTMF forgets the digits that the caller typed ahead.
-func FlushDTMF() App { return App{name: "flush_dtmf"} }
-
 // Beep plays the tone that announces a recording: 640 Hz for half a second.
 func Beep() App { return App{name: "playback", args: "tone_stream://%(500,0,640)"} }
 
