@@ -68,12 +68,8 @@ func Encode(list []Action) (json.RawMessage, error) {
 // encodeAction returns the canonical object of an action: the common fields and every field of the table that says
 // something.
 func encodeAction(action Action) map[string]any {
-	object := map[string]any{"action": action.Verb()}
-	for _, f := range append(action.base().commonFields(), action.fields()...) {
-		if value, ok := f.value.encode(); ok {
-			object[f.name] = value
-		}
-	}
+	object := encodeTable(append(action.base().commonFields(), action.fields()...))
+	object["action"] = action.Verb()
 	return object
 }
 

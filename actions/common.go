@@ -7,6 +7,6 @@ const maxID = 64
 func (b *Base) commonFields() []field {
 	return []field{
 		{name: "id", value: text{to: &b.ID, max: maxID}},
-		{name: "result_url", value: link{to: &b.ResultURL, relative: true}},
+		{name: "result_url", value: link{to: &b.ResultURL, form: urlRelative}},
 	}
 }

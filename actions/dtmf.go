@@ -20,7 +20,7 @@ func (*DTMF) Verb() string { return "dtmf" }
 
 func (a *DTMF) fields() []field {
 	return []field{
-		{name: "digits", required: true, value: text{to: &a.Digits, max: maxTones, check: someTones}},
+		{name: "digits", required: true, value: text{to: &a.Digits, max: maxTones, check: someKeys}},
 		{name: "tone_ms", value: integer{to: &a.ToneMS, fallback: 100, min: 50, max: 5000}},
 	}
 }
@@ -28,11 +28,11 @@ func (a *DTMF) fields() []field {
 // MarshalJSON writes the canonical form.
 func (a *DTMF) MarshalJSON() ([]byte, error) { return marshalAction(a) }
 
-func tones(s string) error { return characters(toneCharacters)(s) }
+func keysAndPauses(s string) error { return characters(toneCharacters)(s) }
 
-func someTones(s string) error {
+func someKeys(s string) error {
 	if err := notBlank(s); err != nil {
 		return err
 	}
-	return tones(s)
+	return keysAndPauses(s)
 }

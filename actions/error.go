@@ -7,12 +7,18 @@ type Error struct {
 	Index int
 	// Action is the canonical verb, empty when the action could not be told.
 	Action string
-	// Field is the name of the refused field, empty when the whole action is refused.
+	// Field is the name of the refused field, for example "text", "to[1].number" or "prompt", empty when the whole action
+	// is refused. Inside a nested list it is the field of the action there.
 	Field string
 	// Path names the place in full, for example "actions[2].gather.prompt[0].say.text".
 	Path string
 	// Message says what is allowed and what was there instead.
 	Message string
+	// Allowed says what the field may hold, for example "a whole number between 1 and 128"; empty when the fault is not in
+	// the value of one field.
+	Allowed string
+	// Got describes what was there, as the customer wrote it and cut to a readable length; empty with Allowed.
+	Got string
 }
 
 // Error returns the path and the message.

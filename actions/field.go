@@ -22,6 +22,8 @@ type value interface {
 	// reset puts the default in place.
 	reset()
 	decode(p *parser, n *node) error
+	// allowed says what the field may hold, to stand after "must be".
+	allowed() string
 	// encode returns the canonical JSON value, and false when it need not be written.
 	encode() (any, bool)
 }
@@ -36,6 +38,8 @@ type text struct {
 	max      int // characters
 	check    check
 }
+
+func (t text) allowed() string { return fmt.Sprintf("a string of at most %d characters", t.max) }
 
 func (t text) reset() { *t.to = t.fallback }
 
@@ -118,6 +122,10 @@ type integer struct {
 	min, max int
 }
 
+func (i integer) allowed() string {
+	return fmt.Sprintf("a whole number between %d and %d", i.min, i.max)
+}
+
 func (i integer) reset() { *i.to = i.fallback }
 
 func (i integer) decode(_ *parser, n *node) error {
@@ -148,7 +156,9 @@ type seconds struct {
 
 func (s seconds) reset() { *s.to = s.fallback }
 
-func (s seconds) allowed() string {
+func (s seconds) allowed() string { return "a number " + s.span() }
+
+func (s seconds) span() string {
 	span := fmt.Sprintf("between %s and %s seconds", formatSeconds(s.min), formatSeconds(s.max))
 	if s.zero != "" {
 		span += ", or 0 (" + s.zero + ")"
@@ -158,15 +168,15 @@ func (s seconds) allowed() string {
 
 func (s seconds) decode(_ *parser, n *node) error {
 	if n.kind != kindNumber {
-		return fmt.Errorf("must be a number %s, was %s", s.allowed(), n.describe())
+		return fmt.Errorf("must be %s, was %s", s.allowed(), n.describe())
 	}
 	number, err := strconv.ParseFloat(n.text, 64)
 	if err != nil || number < 0 || number > s.max.Seconds() {
-		return fmt.Errorf("must be %s, was %s", s.allowed(), n.describe())
+		return fmt.Errorf("must be %s, was %s", s.span(), n.describe())
 	}
 	d := time.Duration(math.Round(number*1000)) * time.Millisecond
 	if d < s.min && (s.zero == "" || number != 0) {
-		return fmt.Errorf("must be %s, was %s", s.allowed(), n.describe())
+		return fmt.Errorf("must be %s, was %s", s.span(), n.describe())
 	}
 	*s.to = d
 	return nil
@@ -184,6 +194,8 @@ type boolean struct {
 	fallback bool
 }
 
+func (boolean) allowed() string { return "true or false" }
+
 func (b boolean) reset() { *b.to = b.fallback }
 
 func (b boolean) decode(_ *parser, n *node) error {
@@ -196,13 +208,14 @@ func (b boolean) decode(_ *parser, n *node) error {
 
 func (b boolean) encode() (any, bool) { return *b.to, *b.to || b.fallback }
 
-// choice is one of a few words. The words in later are of the vocabulary, but this version cannot do them.
+// choice is one of a few words.
 type choice struct {
 	to       *string
 	fallback string
 	words    []string
-	later    []string
 }
+
+func (c choice) allowed() string { return "one of " + strings.Join(c.words, ", ") }
 
 func (c choice) reset() { *c.to = c.fallback }
 
@@ -214,13 +227,8 @@ func (c choice) decode(_ *parser, n *node) error {
 				return nil
 			}
 		}
-		for _, word := range c.later {
-			if n.text == word {
-				return fmt.Errorf("%q is not supported by this version; allowed: %s", word, strings.Join(c.words, ", "))
-			}
-		}
 	}
-	return fmt.Errorf("must be one of %s, was %s", strings.Join(c.words, ", "), n.describe())
+	return fmt.Errorf("must be %s, was %s", c.allowed(), n.describe())
 }
 
 func (c choice) encode() (any, bool) { return *c.to, *c.to != "" || c.fallback != "" }
@@ -228,6 +236,8 @@ func (c choice) encode() (any, bool) { return *c.to, *c.to != "" || c.fallback !
 // later is a field of the vocabulary that this version cannot do. A neutral value (false or null) passes, so that a flow
 // that switches the feature off explicitly still runs.
 type later struct{}
+
+func (later) allowed() string { return "false" }
 
 func (later) reset() {}
 

@@ -2,6 +2,7 @@ package actions
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -11,9 +12,19 @@ const keypad = "0123456789ABCD*#"
 // maxDigits is the most digits that one gather collects.
 const maxDigits = 128
 
-// Gather collects digits that the caller types, while prompts play.
+// Ways a caller may answer a gather; see Gather.Input.
+const (
+	// InputDigits takes the keys that the caller types.
+	InputDigits = "digits"
+	// InputSpeech takes what the caller says.
+	InputSpeech = "speech"
+)
+
+// Gather collects what the caller types or says, while prompts play.
 type Gather struct {
 	Base
+	// Input holds InputDigits, InputSpeech or both.
+	Input []string
 	// MinDigits and MaxDigits bound how many digits make an answer. The field num_digits sets both.
 	MinDigits int
 	MaxDigits int
@@ -31,16 +42,21 @@ type Gather struct {
 	InvalidPrompt []Action
 	// Sensitive keeps the digits out of logs and events.
 	Sensitive bool
+	// Speech says how to listen; it is zero without InputSpeech.
+	Speech Speech
 
 	numDigits int
 }
+
+// Hears tells whether the gather takes an input, InputDigits or InputSpeech.
+func (a *Gather) Hears(input string) bool { return slices.Contains(a.Input, input) }
 
 // Verb returns "gather".
 func (*Gather) Verb() string { return "gather" }
 
 func (a *Gather) fields() []field {
 	return []field{
-		{name: "input", value: inputs{}},
+		{name: "input", value: inputs{to: &a.Input}},
 		{name: "num_digits", value: shorthand{integer{to: &a.numDigits, min: 1, max: maxDigits}}},
 		{name: "min_digits", value: integer{to: &a.MinDigits, fallback: 1, min: 1, max: maxDigits}},
 		{name: "max_digits", value: integer{to: &a.MaxDigits, fallback: 20, min: 1, max: maxDigits}},
@@ -49,10 +65,10 @@ func (a *Gather) fields() []field {
 		{name: "finish_on_key", value: text{to: &a.FinishOnKey, fallback: "#", max: len(keypad), check: keys}},
 		{name: "valid_digits", value: text{to: &a.ValidDigits, max: len(keypad), check: keys}},
 		{name: "tries", value: integer{to: &a.Tries, fallback: 1, min: 1, max: 5}},
-		{name: "prompt", value: prompt{to: &a.Prompt, name: "prompt"}},
-		{name: "invalid_prompt", value: prompt{to: &a.InvalidPrompt, name: "invalid_prompt"}},
+		{name: "prompt", value: nested{to: &a.Prompt, in: prompting}},
+		{name: "invalid_prompt", value: nested{to: &a.InvalidPrompt, in: prompting}},
 		{name: "sensitive", value: boolean{to: &a.Sensitive}},
-		{name: "speech", value: later{}},
+		{name: "speech", value: listening{to: &a.Speech, gather: a}},
 	}
 }
 
@@ -68,6 +84,15 @@ func (a *Gather) validate(n *node) *fieldError {
 	}
 	if a.MaxDigits < a.MinDigits {
 		return &fieldError{"max_digits", fmt.Sprintf("must be at least min_digits (%d), was %d", a.MinDigits, a.MaxDigits)}
+	}
+	given, ok := n.values["speech"]
+	switch {
+	case !a.Hears(InputSpeech) && ok && !given.none():
+		return &fieldError{"speech", `needs "speech" in input`}
+	case a.Hears(InputSpeech) && a.Speech.Language == "":
+		for _, f := range a.Speech.fields() {
+			f.value.reset()
+		}
 	}
 	return nil
 }
@@ -95,25 +120,27 @@ type shorthand struct{ integer }
 
 func (shorthand) encode() (any, bool) { return nil, false }
 
-// inputs is the list of ways a caller may answer; this version has one, so it holds no value.
-type inputs struct{}
+// inputs is the list of ways a caller may answer, each once.
+type inputs struct{ to *[]string }
 
-func (inputs) reset() {}
+func (i inputs) reset() { *i.to = []string{InputDigits} }
 
-func (inputs) decode(_ *parser, n *node) error {
+func (inputs) allowed() string { return `["digits"], ["speech"] or ["digits", "speech"]` }
+
+func (i inputs) decode(_ *parser, n *node) error {
 	if n.kind != kindList || len(n.items) == 0 {
-		return fmt.Errorf(`must be ["digits"], was %s`, n.describe())
+		return fmt.Errorf("must be %s, was %s", i.allowed(), n.describe())
 	}
-	for i, item := range n.items {
-		switch {
-		case item.kind == kindString && item.text == "digits" && i == 0:
-		case item.kind == kindString && item.text == "speech":
-			return fmt.Errorf(`"speech" is not supported by this version; allowed: ["digits"]`)
-		default:
-			return fmt.Errorf(`must be ["digits"], has %s at [%d]`, item.describe(), i)
+	list := make([]string, 0, len(n.items))
+	for at, item := range n.items {
+		known := item.kind == kindString && (item.text == InputDigits || item.text == InputSpeech)
+		if !known || slices.Contains(list, item.text) {
+			return fmt.Errorf("must be %s, has %s at [%d]", i.allowed(), item.describe(), at)
 		}
+		list = append(list, item.text)
 	}
+	*i.to = list
 	return nil
 }
 
-func (inputs) encode() (any, bool) { return nil, false }
+func (i inputs) encode() (any, bool) { return *i.to, true }

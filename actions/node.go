@@ -35,6 +35,9 @@ type node struct {
 	values  map[string]*node
 }
 
+// none tells whether the node is a customer's way to switch an object off: null or false.
+func (n *node) none() bool { return n.kind == kindNull || n.kind == kindBool && !n.boolean }
+
 // describe says what the node is, short enough for an error message.
 func (n *node) describe() string {
 	switch n.kind {
@@ -45,7 +48,7 @@ func (n *node) describe() string {
 	case kindString:
 		return fmt.Sprintf("%q", shorten(n.text))
 	case kindList:
-		return "a list"
+		return fmt.Sprintf("a list of %d", len(n.items))
 	default:
 		return "an object"
 	}

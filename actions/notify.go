@@ -29,6 +29,8 @@ func (a *Notify) MarshalJSON() ([]byte, error) { return marshalAction(a) }
 // payload is any JSON value up to a size.
 type payload struct{ to *json.RawMessage }
 
+func (payload) allowed() string { return fmt.Sprintf("any JSON value of at most %d bytes", maxPayload) }
+
 func (v payload) reset() { *v.to = nil }
 
 func (v payload) decode(_ *parser, n *node) error {

@@ -1,8 +1,10 @@
 package actions
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -17,12 +19,19 @@ var verbs = []struct {
 	{"play", func() Action { return &Play{} }},
 	{"gather", func() Action { return &Gather{} }},
 	{"record", func() Action { return &Record{} }},
+	{"record_call", func() Action { return &RecordCall{} }},
 	{"dial", func() Action { return &Dial{} }},
+	{"machine_detection", func() Action { return &MachineDetection{} }},
+	{"transfer", func() Action { return &Transfer{} }},
+	{"conference", func() Action { return &Conference{} }},
+	{"enqueue", func() Action { return &Enqueue{} }},
+	{"dequeue", func() Action { return &Dequeue{} }},
 	{"pause", func() Action { return &Pause{} }},
 	{"dtmf", func() Action { return &DTMF{} }},
 	{"set", func() Action { return &Set{} }},
 	{"redirect", func() Action { return &Redirect{} }},
 	{"notify", func() Action { return &Notify{} }},
+	{"stream", func() Action { return &Stream{} }},
 	{"hangup", func() Action { return &Hangup{} }},
 	{"reject", func() Action { return &Reject{} }},
 }
@@ -38,7 +47,7 @@ var aliases = map[string]string{
 }
 
 // laterVerbs are of the vocabulary, but this version cannot do them.
-var laterVerbs = []string{"record_call", "machine_detection", "transfer", "conference", "enqueue", "dequeue", "stream", "ai"}
+var laterVerbs = []string{"ai"}
 
 // Names returns the canonical names of the verbs, in the order of the documentation.
 func Names() []string {
@@ -52,52 +61,10 @@ func Names() []string {
 // Parse reads an answer_url reply: a list of actions, or an object with "actions" and "variables". The whole reply is
 // validated before anything is returned, so that a call never runs half of a faulty list. The error is an *Error.
 func Parse(body []byte) (*Reply, error) {
-	if len(body) > MaxBytes {
-		return nil, &Error{Index: -1, Message: fmt.Sprintf("the reply must be at most %d bytes, was %d", MaxBytes, len(body))}
-	}
-	p := &parser{index: -1, limit: MaxActions}
-	return p.parse(body)
-}
-
-// Decode reads a list that Encode wrote. Unlike Parse it sets no limit on size and number: the canonical form spells
-// out defaults, and lists may have been joined since. The error is an *Error.
-func Decode(list []byte) ([]Action, error) {
-	p := &parser{index: -1}
-	reply, err := p.parse(list)
+	p := &parser{what: "the reply", list: "actions", index: -1, limit: MaxActions}
+	root, err := p.readLimited(body)
 	if err != nil {
 		return nil, err
-	}
-	return reply.Actions, nil
-}
-
-// parser carries where in the reply validation stands, for the error.
-type parser struct {
-	index  int
-	action string
-	path   string
-	prompt bool // inside a prompt, which may hold only say and play
-	limit  int  // actions allowed, 0 for any number
-	count  int
-}
-
-func (p *parser) fail(field, message string) error {
-	path := p.path
-	if field != "" && path != "" {
-		path += "." + field
-	} else if field != "" {
-		path = field
-	}
-	return &Error{Index: p.index, Action: p.action, Field: field, Path: path, Message: message}
-}
-
-func (p *parser) parse(body []byte) (*Reply, error) {
-	root, err := readJSON(body)
-	if err != nil {
-		var duplicate *duplicateError
-		if errors.As(err, &duplicate) {
-			return nil, duplicateAt(duplicate)
-		}
-		return nil, p.fail("", "the reply "+err.Error())
 	}
 	reply := &Reply{Variables: map[string]string{}}
 	list := root
@@ -106,23 +73,79 @@ func (p *parser) parse(body []byte) (*Reply, error) {
 			return nil, err
 		}
 	}
-	if list.kind != kindList {
-		return nil, p.fail("actions", "must be a list of actions, was "+list.describe())
-	}
-	if reply.Actions, err = p.list(list, "actions"); err != nil {
+	if reply.Actions, err = p.root(list); err != nil {
 		return nil, err
 	}
 	return reply, nil
 }
 
-// duplicateAt places a repeated key: "actions[2]" in the index, the rest in the path.
-func duplicateAt(e *duplicateError) error {
+// ParseList reads a list of actions that is stored or given to the API, such as fallback_actions: Parse without the
+// envelope. what names the list in the error, which is an *Error whose Path begins with it.
+func ParseList(raw json.RawMessage, what string) ([]Action, error) {
+	p := &parser{what: what, list: what, index: -1, limit: MaxActions}
+	root, err := p.readLimited(raw)
+	if err != nil {
+		return nil, err
+	}
+	return p.root(root)
+}
+
+// ParseWait reads an application's wait_actions, which callers hear round and round while its server is slow: 1 to 20
+// say, play and pause, without result_url and without an endless loop. The error is an *Error whose Path begins with
+// "wait_actions".
+func ParseWait(raw json.RawMessage) ([]Action, error) {
+	const what = "wait_actions"
+	p := &parser{what: what, list: what, index: -1, limit: waiting.max, in: waiting}
+	root, err := p.readLimited(raw)
+	if err != nil {
+		return nil, err
+	}
+	list, err := p.root(root)
+	if err == nil && len(list) == 0 {
+		return nil, p.refuse(what, fmt.Sprintf("must hold 1 to %d actions, has none", waiting.max))
+	}
+	return list, err
+}
+
+// Decode reads a list that Encode wrote. Unlike Parse it sets no limit on size and number: the canonical form spells
+// out defaults, and lists may have been joined since. The error is an *Error.
+func Decode(list []byte) ([]Action, error) {
+	p := &parser{what: "the list", list: "actions", index: -1}
+	root, err := p.read(list)
+	if err != nil {
+		return nil, err
+	}
+	return p.root(root)
+}
+
+// readLimited reads JSON that customers may choose the size of.
+func (p *parser) readLimited(body []byte) (*node, error) {
+	if len(body) > MaxBytes {
+		return nil, p.refuse("", fmt.Sprintf("%s must be at most %d bytes, was %d", p.what, MaxBytes, len(body)))
+	}
+	return p.read(body)
+}
+
+func (p *parser) read(body []byte) (*node, error) {
+	root, err := readJSON(body)
+	if err != nil {
+		var duplicate *duplicateError
+		if errors.As(err, &duplicate) {
+			return nil, p.duplicate(duplicate)
+		}
+		return nil, p.refuse("", p.what+" "+err.Error())
+	}
+	return root, nil
+}
+
+// duplicate places a repeated key: "actions[2]" in the index, the rest in the path.
+func (p *parser) duplicate(e *duplicateError) error {
 	index := -1
 	path := strings.TrimPrefix(e.path, ".")
 	if strings.HasPrefix(path, "[") {
-		path = "actions" + path
+		path = p.list + path
 	}
-	if _, err := fmt.Sscanf(path, "actions[%d]", &index); err != nil {
+	if _, err := fmt.Sscanf(strings.TrimPrefix(path, p.list), "[%d]", &index); err != nil {
 		index = -1
 	}
 	return &Error{Index: index, Field: e.key, Path: path, Message: e.Error()}
@@ -132,35 +155,52 @@ func duplicateAt(e *duplicateError) error {
 func (p *parser) envelope(root *node, reply *Reply) (*node, error) {
 	for _, key := range root.keys {
 		if key == "action" || key == "verb" {
-			return nil, p.fail("", "the reply must be a list of actions, was a single action; put it between [ and ]")
+			return nil, p.refuse("", p.what+" must be a list of actions, was a single action; put it between [ and ]")
 		}
 		if key != "actions" && key != "variables" {
-			return nil, p.fail("", fmt.Sprintf("unknown field %q; allowed: actions, variables", shorten(key)))
+			return nil, p.unknownField(key, []string{"actions", "variables"})
 		}
 	}
 	if vars, ok := root.values["variables"]; ok {
-		if err := (variables{to: &reply.Variables}).decode(p, vars); err != nil {
-			return nil, p.fail("variables", err.Error())
+		if err := p.decode("variables", variables{to: &reply.Variables}, vars); err != nil {
+			return nil, err
 		}
 	}
 	list, ok := root.values["actions"]
 	if !ok {
-		return nil, p.fail("actions", "is missing; it must be a list of actions")
+		return nil, p.refuse("actions", "is missing; it must be a list of actions")
 	}
 	return list, nil
 }
 
-// list parses the actions of a list whose place is called name.
-func (p *parser) list(n *node, name string) ([]Action, error) {
-	p.count += len(n.items)
-	if p.limit > 0 && p.count > p.limit {
-		return nil, p.fail("", fmt.Sprintf("the reply must hold at most %d actions, prompts included, has %d or more", p.limit, p.count))
+// root parses the list of actions that a document is, or holds.
+func (p *parser) root(n *node) ([]Action, error) {
+	if n.kind != kindList {
+		e := p.refuse(p.list, "must be a list of actions, was "+n.describe())
+		e.Allowed, e.Got = "a list of actions", n.describe()
+		return nil, e
 	}
+	if err := p.countActions(n); err != nil {
+		return nil, err
+	}
+	return p.actions(n, p.list, true)
+}
+
+func (p *parser) countActions(n *node) error {
+	p.count += len(n.items)
+	if p.limit == 0 || p.count <= p.limit {
+		return nil
+	}
+	return p.refuse("", fmt.Sprintf("%s must hold at most %d actions, nested ones included, has %d or more", p.what, p.limit, p.count))
+}
+
+// actions parses the actions of a list whose place is called name.
+func (p *parser) actions(n *node, name string, top bool) ([]Action, error) {
 	outer := *p
 	list := make([]Action, 0, len(n.items))
 	for i, item := range n.items {
-		p.path = fmt.Sprintf("%s[%d]", name, i)
-		if !p.prompt {
+		p.path, p.field = fmt.Sprintf("%s[%d]", name, i), ""
+		if top {
 			p.index = i
 		}
 		action, err := p.one(item)
@@ -168,7 +208,7 @@ func (p *parser) list(n *node, name string) ([]Action, error) {
 			return nil, err
 		}
 		list = append(list, action)
-		p.index, p.action, p.path = outer.index, outer.action, outer.path
+		p.index, p.action, p.path, p.field = outer.index, outer.action, outer.path, outer.field
 	}
 	return list, nil
 }
@@ -177,7 +217,9 @@ func (p *parser) list(n *node, name string) ([]Action, error) {
 func (p *parser) one(n *node) (Action, error) {
 	p.action = ""
 	if n.kind != kindObject {
-		return nil, p.fail("", "must be an object with a field \"action\", was "+n.describe())
+		e := p.refuse("", `must be an object with a field "action", was `+n.describe())
+		e.Allowed, e.Got = `an object with a field "action"`, n.describe()
+		return nil, e
 	}
 	action, err := p.verb(n)
 	if err != nil {
@@ -185,104 +227,63 @@ func (p *parser) one(n *node) (Action, error) {
 	}
 	p.action = action.Verb()
 	p.path += "." + p.action
-
-	table := append(action.base().commonFields(), action.fields()...)
-	for _, key := range n.keys {
-		known := slices.ContainsFunc(table, func(f field) bool { return f.name == key })
-		if !known && key != "action" && key != "verb" {
-			return nil, p.fail("", fmt.Sprintf("unknown field %q; allowed: %s", shorten(key), strings.Join(fieldNames(table), ", ")))
+	if p.in != nil {
+		if err := p.in.checkVerb(p); err != nil {
+			return nil, err
 		}
 	}
-	for _, f := range table {
-		f.value.reset()
-		given, ok := n.values[f.name]
-		if !ok {
-			if f.required {
-				return nil, p.fail(f.name, "is required")
-			}
-			continue
-		}
-		if err := f.value.decode(p, given); err != nil {
-			var placed *Error
-			if errors.As(err, &placed) {
-				return nil, placed
-			}
-			return nil, p.fail(f.name, err.Error())
-		}
+	if err := p.object(n, append(action.base().commonFields(), action.fields()...), "action", "verb"); err != nil {
+		return nil, err
 	}
 	if whole, ok := action.(interface{ validate(n *node) *fieldError }); ok {
 		if err := whole.validate(n); err != nil {
-			return nil, p.fail(err.field, err.message)
+			return nil, p.refuse(err.field, err.message)
 		}
 	}
-	return action, p.checkPrompt(action)
+	if p.in != nil {
+		if err := p.in.check(p, action); err != nil {
+			return nil, err
+		}
+	}
+	return action, nil
 }
 
 // fieldError is a rule that spans several fields of one action.
 type fieldError struct{ field, message string }
-
-func fieldNames(table []field) []string {
-	names := make([]string, len(table))
-	for i, f := range table {
-		names[i] = f.name
-	}
-	return names
-}
 
 // verb finds the action that an object names.
 func (p *parser) verb(n *node) (Action, error) {
 	named, ok := n.values["action"]
 	if alias, also := n.values["verb"]; also {
 		if ok {
-			return nil, p.fail("", `"action" and "verb" are the same field; give one`)
+			return nil, p.refuse("", `"action" and "verb" are the same field; give one`)
 		}
 		named, ok = alias, true
 	}
+	allowed := "one of " + strings.Join(Names(), ", ")
 	if !ok {
-		return nil, p.fail("", "names no action; add \"action\": one of "+strings.Join(Names(), ", "))
+		e := p.refuse("", `names no action; add "action": `+allowed)
+		e.Allowed = allowed
+		return nil, e
 	}
-	if named.kind != kindString {
-		return nil, p.fail("action", "must be one of "+strings.Join(Names(), ", ")+", was "+named.describe())
-	}
-	name := named.text
-	if canonical, ok := aliases[name]; ok {
-		name = canonical
-	}
-	for _, v := range verbs {
-		if v.name == name {
-			return v.make(), nil
+	message := "must be " + allowed + ", was " + named.describe()
+	if named.kind == kindString {
+		name := named.text
+		if canonical, ok := aliases[name]; ok {
+			name = canonical
+		}
+		for _, v := range verbs {
+			if v.name == name {
+				return v.make(), nil
+			}
+		}
+		if slices.Contains(laterVerbs, name) {
+			message = fmt.Sprintf("%q is not supported by this version; allowed: %s", name, strings.Join(Names(), ", "))
+		} else if near := nearest(name, slices.Concat(Names(), slices.Sorted(maps.Keys(aliases)))); near != "" {
+			message += fmt.Sprintf("; did you mean %q?", near)
 		}
 	}
-	if slices.Contains(laterVerbs, name) {
-		return nil, p.fail("action", fmt.Sprintf("%q is not supported by this version; allowed: %s", named.text, strings.Join(Names(), ", ")))
-	}
-	return nil, p.fail("action", fmt.Sprintf("must be one of %s, was %s", strings.Join(Names(), ", "), named.describe()))
-}
-
-// checkPrompt holds an action inside a prompt to what can be played while digits are collected.
-func (p *parser) checkPrompt(action Action) error {
-	if !p.prompt {
-		return nil
-	}
-	if action.Meta().ResultURL != "" {
-		return p.fail("result_url", "is not allowed inside a prompt")
-	}
-	switch a := action.(type) {
-	case *Say:
-		return p.checkPromptMedia(a.Loop, a.Early)
-	case *Play:
-		return p.checkPromptMedia(a.Loop, a.Early)
-	default:
-		return p.fail("", "is not allowed inside a prompt; allowed: say, play")
-	}
-}
-
-func (p *parser) checkPromptMedia(loop int, early bool) error {
-	if loop == 0 {
-		return p.fail("loop", "must be between 1 and 100 inside a prompt, was 0")
-	}
-	if early {
-		return p.fail("early", "is not allowed inside a prompt")
-	}
-	return nil
+	e := p.refuse("action", message)
+	e.Allowed, e.Got = allowed, named.describe()
+	return nil, e
 }

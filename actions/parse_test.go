@@ -94,9 +94,9 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Action{
 		&Say{Text: "a", Language: "en-US", Loop: 1},
-		&Gather{MinDigits: 1, MaxDigits: 20, Timeout: 5 * time.Second, DigitTimeout: 3 * time.Second, FinishOnKey: "#", Tries: 1},
+		&Gather{Input: []string{InputDigits}, MinDigits: 1, MaxDigits: 20, Timeout: 5 * time.Second, DigitTimeout: 3 * time.Second, FinishOnKey: "#", Tries: 1},
 		&Record{MaxSeconds: time.Hour, SilenceSeconds: 5 * time.Second, FinishOnKey: "#", Beep: true, Format: "wav"},
-		&Dial{To: Target{Number: "+14155550100", Timeout: 30 * time.Second}, Timeout: 30 * time.Second, MaxSeconds: 4 * time.Hour, AnswerOnBridge: true},
+		&Dial{To: []Target{{Number: "+14155550100", Timeout: 30 * time.Second}}, Strategy: StrategySimultaneous, Timeout: 30 * time.Second, MaxSeconds: 4 * time.Hour, AnswerOnBridge: true},
 		&Pause{Seconds: time.Second},
 		&DTMF{Digits: "1", ToneMS: 100},
 		&Hangup{Reason: ReasonCompleted},

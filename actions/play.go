@@ -5,12 +5,17 @@ import "time"
 // maxCallTime bounds every duration that can be as long as a call.
 const maxCallTime = 4 * time.Hour
 
-// Play plays audio files, one after the other.
+// maxURLs is the most files that one play names.
+const maxURLs = 10
+
+// Play plays audio files, one after the other, or a tone.
 type Play struct {
 	Base
-	// URLs are the files, wav or mp3, 1 to 10 absolute URLs. We fetch them; the switch never does.
+	// URLs are the files, wav or mp3, 1 to 10 absolute URLs; nil when Tone is set. We fetch them; the switch never does.
 	URLs []string
-	// Loop is how often the files are played; 0 is until the caller hangs up.
+	// Tone is the name of a signal, see ToneSpec; empty when URLs is set.
+	Tone string
+	// Loop is how often the files or the tone are played; 0 is until the caller hangs up.
 	Loop int
 	// MaxSeconds ends the playback; 0 is no limit.
 	MaxSeconds time.Duration
@@ -23,10 +28,23 @@ func (*Play) Verb() string { return "play" }
 
 func (a *Play) fields() []field {
 	return []field{
-		{name: "url", required: true, value: links{to: &a.URLs, max: 10}},
+		{name: "url", value: links{to: &a.URLs, max: maxURLs}},
+		{name: "tone", value: choice{to: &a.Tone, words: ToneNames()}},
 		{name: "loop", value: integer{to: &a.Loop, fallback: 1, min: 0, max: maxLoop}},
 		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, min: time.Second, max: maxCallTime, zero: "no limit"}},
 		{name: "early", value: boolean{to: &a.Early}},
+	}
+}
+
+// validate wants exactly one thing to play.
+func (a *Play) validate(*node) *fieldError {
+	switch {
+	case len(a.URLs) == 0 && a.Tone == "":
+		return &fieldError{"url", "is required, unless tone is given"}
+	case len(a.URLs) > 0 && a.Tone != "":
+		return &fieldError{"tone", "cannot stand beside url; give one"}
+	default:
+		return nil
 	}
 }
 

@@ -2,6 +2,14 @@ package actions
 
 import "time"
 
+// Formats of recordings.
+const (
+	// FormatWAV is 16-bit PCM in a RIFF file.
+	FormatWAV = "wav"
+	// FormatMP3 needs a node with mod_shout.
+	FormatMP3 = "mp3"
+)
+
 // Record records the caller until a key, silence, the limit or the hangup.
 type Record struct {
 	Base
@@ -13,7 +21,7 @@ type Record struct {
 	FinishOnKey string
 	// Beep plays a tone before the recording begins.
 	Beep bool
-	// Format is the format of the file, "wav".
+	// Format is FormatWAV or FormatMP3.
 	Format string
 }
 
@@ -26,7 +34,7 @@ func (a *Record) fields() []field {
 		{name: "silence_seconds", value: seconds{to: &a.SilenceSeconds, fallback: 5 * time.Second, min: time.Second, max: 5 * time.Minute, zero: "off"}},
 		{name: "finish_on_key", value: text{to: &a.FinishOnKey, fallback: "#", max: len(keypad), check: keys}},
 		{name: "beep", value: boolean{to: &a.Beep, fallback: true}},
-		{name: "format", value: choice{to: &a.Format, fallback: "wav", words: []string{"wav"}, later: []string{"mp3"}}},
+		{name: "format", value: choice{to: &a.Format, fallback: FormatWAV, words: []string{FormatWAV, FormatMP3}}},
 		{name: "transcribe", value: later{}},
 	}
 }

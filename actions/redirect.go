@@ -11,7 +11,7 @@ type Redirect struct {
 func (*Redirect) Verb() string { return "redirect" }
 
 func (a *Redirect) fields() []field {
-	return []field{{name: "url", required: true, value: link{to: &a.URL, relative: true}}}
+	return []field{{name: "url", required: true, value: link{to: &a.URL, form: urlRelative}}}
 }
 
 // MarshalJSON writes the canonical form.

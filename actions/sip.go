@@ -40,6 +40,8 @@ var sipPattern = regexp.MustCompile(
 // sipURI is a SIP URI of that grammar, rebuilt from its parts with the scheme and transport in lower case.
 type sipURI struct{ to *string }
 
+func (sipURI) allowed() string { return `a SIP URI such as "sip:alice@example.com:5060;transport=tcp"` }
+
 func (s sipURI) reset() { *s.to = "" }
 
 func (s sipURI) decode(_ *parser, n *node) error {
@@ -70,5 +72,3 @@ func (s sipURI) decode(_ *parser, n *node) error {
 }
 
 func (s sipURI) encode() (any, bool) { return *s.to, *s.to != "" }
-
-func joinFields(table []field) string { return strings.Join(fieldNames(table), ", ") }

@@ -4,17 +4,48 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 )
 
 // maxURL is the longest URL that the vocabulary takes, in bytes.
 const maxURL = 2048
 
-// link is an http or https URL; with relative set it may also be relative to the answer_url.
-type link struct {
-	to       *string
-	relative bool
+// urlForm is what a URL may be.
+type urlForm int
+
+const (
+	urlMedia    urlForm = iota // http or https, absolute
+	urlRelative                // http or https, or relative to the answer_url
+	urlSocket                  // wss, absolute
+)
+
+func (f urlForm) String() string {
+	switch f {
+	case urlRelative:
+		return "an http or https URL, absolute or relative"
+	case urlSocket:
+		return "a wss URL"
+	default:
+		return "an absolute http or https URL"
+	}
 }
+
+// schemes returns what an absolute URL may begin with.
+func (f urlForm) schemes() []string {
+	if f == urlSocket {
+		return []string{"wss"}
+	}
+	return []string{"http", "https"}
+}
+
+// link is a URL of one form.
+type link struct {
+	to   *string
+	form urlForm
+}
+
+func (l link) allowed() string { return l.form.String() + fmt.Sprintf(" of at most %d bytes", maxURL) }
 
 func (l link) reset() { *l.to = "" }
 
@@ -22,7 +53,7 @@ func (l link) decode(_ *parser, n *node) error {
 	if n.kind != kindString {
 		return fmt.Errorf("must be a URL, was %s", n.describe())
 	}
-	if err := checkURL(n.text, l.relative); err != nil {
+	if err := checkURL(n.text, l.form); err != nil {
 		return err
 	}
 	*l.to = n.text
@@ -33,11 +64,7 @@ func (l link) encode() (any, bool) { return *l.to, *l.to != "" }
 
 // checkURL holds a URL to RFC 3986: what may not stand in a URL unescaped is refused, not repaired, so that the URL we
 // fetch is the one that was checked.
-func checkURL(raw string, relative bool) error {
-	wanted := "an absolute http or https URL"
-	if relative {
-		wanted = "an http or https URL, absolute or relative"
-	}
+func checkURL(raw string, wanted urlForm) error {
 	if len(raw) > maxURL {
 		return fmt.Errorf("must be at most %d bytes, was %d", maxURL, len(raw))
 	}
@@ -54,8 +81,8 @@ func checkURL(raw string, relative bool) error {
 	if err != nil {
 		return fmt.Errorf("must be %s, was %q", wanted, shorten(raw))
 	}
-	absolute := (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Hostname() != "" && parsed.Opaque == ""
-	local := relative && parsed.Scheme == "" && parsed.Opaque == "" && (parsed.Host == "" || parsed.Hostname() != "")
+	absolute := slices.Contains(wanted.schemes(), parsed.Scheme) && parsed.Hostname() != "" && parsed.Opaque == ""
+	local := wanted == urlRelative && parsed.Scheme == "" && parsed.Opaque == "" && (parsed.Host == "" || parsed.Hostname() != "")
 	if !absolute && !local {
 		return fmt.Errorf("must be %s, was %q", wanted, shorten(raw))
 	}
@@ -73,20 +100,25 @@ type links struct {
 
 func (l links) reset() { *l.to = nil }
 
-func (l links) decode(_ *parser, n *node) error {
-	items := []*node{n}
-	if n.kind == kindList {
-		items = n.items
+func (l links) allowed() string {
+	return fmt.Sprintf("%s, or a list of 1 to %d of them", link{}.allowed(), l.max)
+}
+
+func (l links) decode(p *parser, n *node) error {
+	if n.kind != kindList {
+		var one string
+		if err := (link{to: &one}).decode(p, n); err != nil {
+			return err
+		}
+		*l.to = []string{one}
+		return nil
 	}
-	if len(items) == 0 || len(items) > l.max {
-		return fmt.Errorf("must be a URL or a list of 1 to %d URLs, was a list of %d", l.max, len(items))
+	if len(n.items) == 0 || len(n.items) > l.max {
+		return fmt.Errorf("must be a URL or a list of 1 to %d URLs, was %s", l.max, n.describe())
 	}
-	urls := make([]string, len(items))
-	for i, item := range items {
-		if err := (link{to: &urls[i]}).decode(nil, item); err != nil {
-			if n.kind == kindList {
-				return fmt.Errorf("[%d] %w", i, err)
-			}
+	urls := make([]string, len(n.items))
+	for i, item := range n.items {
+		if err := p.decode(fmt.Sprintf("[%d]", i), link{to: &urls[i]}, item); err != nil {
 			return err
 		}
 	}

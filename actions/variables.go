@@ -16,6 +16,10 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
 // variables is an object of call variables. Numbers and booleans are taken as they are spelled.
 type variables struct{ to *map[string]string }
 
+func (variables) allowed() string {
+	return fmt.Sprintf("an object of at most %d strings of %d bytes", maxVariables, maxVariableBytes)
+}
+
 func (v variables) reset() { *v.to = map[string]string{} }
 
 func (v variables) decode(_ *parser, n *node) error {

@@ -34,7 +34,7 @@ func (s *session) doDial(a *actions.Dial) (outcome, error) {
 	if err := s.setBridgeVariables(); err != nil {
 		return outcome{}, err
 	}
-	s.leg = &dialedLeg{channel: target.ChannelID, sendDigits: a.To.SendDigits, limit: a.MaxSeconds}
+	s.leg = &dialedLeg{channel: target.ChannelID, sendDigits: a.To[0].SendDigits, limit: a.MaxSeconds}
 	s.m.nameLeg(s, target.ChannelID)
 	defer s.m.forgetLeg(target.ChannelID)
 	defer func() { s.leg = nil }()
@@ -60,18 +60,18 @@ func withoutRecord(a *actions.Dial) *actions.Dial {
 // dialTarget chooses the way to the party. failure is the result when there is none.
 func (s *session) dialTarget(a *actions.Dial) (target esl.Target, failure map[string]any, err error) {
 	target = esl.Target{
-		ChannelID: uuid.NewString(), CallerIDNumber: a.CallerID, Timeout: a.To.Timeout, SIPURI: a.To.SIP, Number: a.To.Number,
+		ChannelID: uuid.NewString(), CallerIDNumber: a.CallerID, Timeout: a.To[0].Timeout, SIPURI: a.To[0].SIP, Number: a.To[0].Number,
 	}
 	if target.CallerIDNumber == "" {
 		if n, ok := switchNumber(s.call.From); ok {
 			target.CallerIDNumber = n
 		}
 	}
-	if a.To.SIP != "" {
+	if a.To[0].SIP != "" {
 		target.Profile = s.m.cfg.SIPProfile
 		return target, nil, nil
 	}
-	trunk, err := s.dialTrunk(a.To.TrunkID)
+	trunk, err := s.dialTrunk(a.To[0].TrunkID)
 	if errors.Is(err, models.ErrNotFound) {
 		return target, map[string]any{"dial_status": "failed", "reason": "no_active_trunk", "seconds": 0.0}, nil
 	}
@@ -130,7 +130,7 @@ func (s *session) bridge(a *actions.Dial, app esl.App) (*esl.Event, error) {
 			if err := s.answer(esl.NewEventUUID()); err != nil {
 				return nil, err
 			}
-		} else if err := s.capCall(a.To.Timeout); err != nil {
+		} else if err := s.capCall(a.To[0].Timeout); err != nil {
 			// The switch answers the call by itself; handleAnswer caps it to the second, this is for when we are dead.
 			return nil, err
 		}
