@@ -68,7 +68,7 @@ func Encode(list []Action) (json.RawMessage, error) {
 // encodeAction returns the canonical object of an action: the common fields and every field of the table that says
 // something.
 func encodeAction(action Action) map[string]any {
-	object := encodeTable(append(action.base().commonFields(), action.fields()...))
+	object := encodeTable(table(action))
 	object["action"] = action.Verb()
 	return object
 }

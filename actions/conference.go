@@ -5,12 +5,17 @@ import "time"
 // maxName is the longest name of a conference or queue, in characters.
 const maxName = 64
 
-// roomName checks the name of a conference or queue.
-func roomName(s string) error {
-	if err := notBlank(s); err != nil {
-		return err
-	}
-	return characters(wordCharacters)(s)
+var conferenceVerb = verb{
+	name:  "conference",
+	make:  func() Action { return &Conference{} },
+	doc:   "Puts the call into a room with your others of the same name.",
+	media: true,
+	results: []result{
+		outcomes("Why the member left: by itself, removed, the end of the conference, the limit, or no room.", "left", "kicked", "ended", "max_seconds", "full", "failed"),
+		{"conference_id", resultText, nil, "The conference, as in GET /v1/conferences."},
+		{"seconds", resultNumber, nil, "How long the member was in it."},
+	},
+	example: `{"action": "conference", "name": "standup", "beep": true, "end_on_exit": false, "max_members": 12}`,
 }
 
 // Conference puts the call into a room with others of the same name.
@@ -41,15 +46,15 @@ func (*Conference) Verb() string { return "conference" }
 
 func (a *Conference) fields() []field {
 	return []field{
-		{name: "name", required: true, value: text{to: &a.Name, max: maxName, check: roomName}},
-		{name: "muted", value: boolean{to: &a.Muted}},
-		{name: "start_on_enter", value: boolean{to: &a.StartOnEnter, fallback: true}},
-		{name: "end_on_exit", value: boolean{to: &a.EndOnExit}},
-		{name: "beep", value: boolean{to: &a.Beep}},
-		{name: "max_members", value: integer{to: &a.MaxMembers, fallback: 50, min: 2, max: 250}},
-		{name: "wait_url", value: link{to: &a.WaitURL}},
-		{name: "record", value: boolean{to: &a.Record}},
-		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: maxCallTime, min: time.Second, max: maxCallTime}},
+		{name: "name", required: true, value: text{to: &a.Name, max: maxName, rule: someWord}, doc: "The name of the room; yours only, another customer's of the same name is another room."},
+		{name: "muted", value: boolean{to: &a.Muted}, doc: "The member only listens."},
+		{name: "start_on_enter", value: boolean{to: &a.StartOnEnter, fallback: true}, doc: "The conference starts when this member enters; others wait for one with it."},
+		{name: "end_on_exit", value: boolean{to: &a.EndOnExit}, doc: "The conference ends for all when this member leaves."},
+		{name: "beep", value: boolean{to: &a.Beep}, doc: "The others hear who enters and leaves."},
+		{name: "max_members", value: integer{to: &a.MaxMembers, fallback: 50, min: 2, max: 250}, doc: "How many members the room takes."},
+		{name: "wait_url", value: link{to: &a.WaitURL}, doc: "An audio file for members who wait for the start; without it, silence."},
+		{name: "record", value: boolean{to: &a.Record}, doc: "Records the conference."},
+		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: maxCallTime, min: time.Second, max: maxCallTime}, doc: "Ends this member's stay."},
 	}
 }
 

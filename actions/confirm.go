@@ -17,25 +17,16 @@ type Confirm struct {
 
 func (c *Confirm) fields() []field {
 	return []field{
-		{name: "prompt", value: nested{to: &c.Prompt, in: prompting}},
-		{name: "key", value: text{to: &c.Key, fallback: "1", max: 1, check: oneKey}},
-		{name: "timeout", value: seconds{to: &c.Timeout, fallback: 10 * time.Second, min: time.Second, max: time.Minute}},
+		{name: "prompt", value: nested{to: &c.Prompt, in: prompting}, doc: "What the party hears; without it, a tone."},
+		{name: "key", value: text{to: &c.Key, fallback: "1", max: 1, rule: oneKey}, doc: "The key that connects."},
+		{name: "timeout", value: seconds{to: &c.Timeout, fallback: 10 * time.Second, min: time.Second, max: time.Minute}, doc: "How long the party has to press it."},
 	}
-}
-
-func oneKey(s string) error {
-	if len(s) != 1 {
-		return fmt.Errorf("must be one of the keys %s, was %q", keypad, s)
-	}
-	return characters(keypad)(s)
 }
 
 // confirmation is a Confirm, or false or null for none.
 type confirmation struct{ to **Confirm }
 
 func (c confirmation) reset() { *c.to = nil }
-
-func (confirmation) allowed() string { return "an object with prompt, key and timeout" }
 
 func (c confirmation) decode(p *parser, n *node) error {
 	if n.none() {
@@ -58,4 +49,10 @@ func (c confirmation) encode() (any, bool) {
 		return nil, false
 	}
 	return encodeTable((*c.to).fields()), true
+}
+
+func (confirmation) allowed() string { return "an object with prompt, key and timeout" }
+
+func (confirmation) schema() schema {
+	return schema{"anyOf": []schema{none(), object((&Confirm{}).fields())}}
 }

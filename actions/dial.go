@@ -19,6 +19,26 @@ const (
 	maxRing = 10 * time.Minute
 )
 
+var dialVerb = verb{
+	name: "dial",
+	make: func() Action { return &Dial{} },
+	doc:  "Calls one or more targets and connects the caller to the one that answers.",
+	results: []result{
+		{"outcome", resultWord, []string{"interrupted"}, "Only when live control interrupted it."},
+		{"dial_status", resultWord, []string{"answered", "busy", "no_answer", "failed", "canceled", "machine"}, "What became of it; with several targets, of the one that answered or of the last that said something."},
+		{"reason", resultText, nil, "Why, as in the reason of a call."},
+		{"leg_id", resultText, nil, "The target's leg, as in GET /v1/calls/:id/legs."},
+		{"seconds", resultNumber, nil, "How long the connection lasted."},
+		{"sip_code", resultNumber, nil, "The SIP status of the target."},
+		{"cause", resultText, nil, "The switch's word for the end."},
+		{"answered_by", resultWord, []string{"human", "machine", "unknown"}, "The verdict of machine_detection."},
+		{"legs", resultList, nil, "With several targets: each one's leg_id, to, dial_status, reason, sip_code and seconds."},
+	},
+	example: `{"action": "dial", "to": ["+14155550123", {"sip": "sip:anna@pbx.example", "timeout": 15}],
+ "strategy": "sequential", "timeout": 20, "ringback": "ringback_us",
+ "confirm": {"prompt": [{"action": "say", "text": "Press 1 to take the call."}]}}`,
+}
+
 // Dial calls one or more targets and connects the caller to the one that answers.
 type Dial struct {
 	Base
@@ -50,16 +70,16 @@ func (*Dial) Verb() string { return "dial" }
 
 func (a *Dial) fields() []field {
 	return []field{
-		{name: "to", required: true, value: targets{to: &a.To}},
-		{name: "strategy", value: choice{to: &a.Strategy, fallback: StrategySimultaneous, words: []string{StrategySimultaneous, StrategySequential}}},
-		{name: "caller_id", value: text{to: &a.CallerID, max: 16, check: number}},
-		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 30 * time.Second, min: minRing, max: maxRing}},
-		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: maxCallTime, min: time.Second, max: maxCallTime}},
-		{name: "answer_on_bridge", value: boolean{to: &a.AnswerOnBridge, fallback: true}},
-		{name: "ringback", value: ringback{to: &a.Ringback}},
-		{name: "confirm", value: confirmation{to: &a.Confirm}},
-		{name: "machine_detection", value: detection{to: &a.MachineDetection}},
-		{name: "record", value: boolean{to: &a.Record}},
+		{name: "to", required: true, value: targets{to: &a.To}, doc: "Who is called."},
+		{name: "strategy", value: choice{to: &a.Strategy, fallback: StrategySimultaneous, words: []string{StrategySimultaneous, StrategySequential}}, doc: "Whether several targets are called at once or one after the other."},
+		{name: "caller_id", value: text{to: &a.CallerID, max: maxNumber, rule: number}, doc: "The number shown to the targets; without it, the call's own."},
+		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 30 * time.Second, min: minRing, max: maxRing}, doc: "How long each target may ring that names no time of its own."},
+		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: maxCallTime, min: time.Second, max: maxCallTime}, doc: "Ends the connection."},
+		{name: "answer_on_bridge", value: boolean{to: &a.AnswerOnBridge, fallback: true}, doc: "Answers an unanswered caller only when a target answers."},
+		{name: "ringback", value: ringback{to: &a.Ringback}, doc: "What the caller hears meanwhile; without it, what the target's carrier sends."},
+		{name: "confirm", value: confirmation{to: &a.Confirm}, doc: "Asks whoever answers for a key before the caller is connected."},
+		{name: "machine_detection", value: detection{to: &a.MachineDetection}, doc: "Judges whether a human or a machine answers; true takes the defaults."},
+		{name: "record", value: boolean{to: &a.Record}, doc: "Records the connected parties."},
 	}
 }
 

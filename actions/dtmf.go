@@ -1,10 +1,12 @@
 package actions
 
-// maxTones is the most digits that one action sends.
-const maxTones = 64
-
-// toneCharacters are the keys, and w and W for a pause of half a second and of one second (FreeSWITCH's send_dtmf).
-const toneCharacters = "0123456789ABCD*#wW"
+var dtmfVerb = verb{
+	name:    "dtmf",
+	make:    func() Action { return &DTMF{} },
+	doc:     "Sends keys to the caller.",
+	media:   true,
+	example: `{"action": "dtmf", "digits": "ww1234#", "tone_ms": 120}`,
+}
 
 // DTMF sends digits to the caller.
 type DTMF struct {
@@ -20,19 +22,10 @@ func (*DTMF) Verb() string { return "dtmf" }
 
 func (a *DTMF) fields() []field {
 	return []field{
-		{name: "digits", required: true, value: text{to: &a.Digits, max: maxTones, check: someKeys}},
-		{name: "tone_ms", value: integer{to: &a.ToneMS, fallback: 100, min: 50, max: 5000}},
+		{name: "digits", required: true, value: text{to: &a.Digits, max: maxTones, rule: someDialled}, doc: "The keys; w waits for half a second, W for one."},
+		{name: "tone_ms", value: integer{to: &a.ToneMS, fallback: 100, min: 50, max: 5000}, doc: "The length of each tone in milliseconds."},
 	}
 }
 
 // MarshalJSON writes the canonical form.
 func (a *DTMF) MarshalJSON() ([]byte, error) { return marshalAction(a) }
-
-func keysAndPauses(s string) error { return characters(toneCharacters)(s) }
-
-func someKeys(s string) error {
-	if err := notBlank(s); err != nil {
-		return err
-	}
-	return keysAndPauses(s)
-}

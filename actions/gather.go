@@ -3,11 +3,9 @@ package actions
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
-
-// keypad is what a caller can type.
-const keypad = "0123456789ABCD*#"
 
 // maxDigits is the most digits that one gather collects.
 const maxDigits = 128
@@ -19,6 +17,24 @@ const (
 	// InputSpeech takes what the caller says.
 	InputSpeech = "speech"
 )
+
+var gatherVerb = verb{
+	name:  "gather",
+	make:  func() Action { return &Gather{} },
+	doc:   "Collects what the caller types or says, while prompts play; the first key or word ends the prompt.",
+	media: true,
+	results: []result{
+		outcomes("What came: an answer, none in time, or one that does not fit.", "digits", "speech", "timeout", "invalid"),
+		{"digits", resultText, nil, "The keys, without the one that ended the input."},
+		{"terminator", resultText, nil, "The key of finish_on_key that ended the input."},
+		{"speech", resultObject, nil, "What was said: text, and confidence between 0 and 1 where the engine tells it."},
+		{"tries", resultNumber, nil, "How often the prompt was given."},
+	},
+	example: `{"action": "gather", "num_digits": 4, "tries": 3, "sensitive": true,
+ "prompt": [{"action": "say", "text": "Please enter your code."}],
+ "invalid_prompt": [{"action": "say", "text": "That is not a code."}],
+ "result_url": "/code"}`,
+}
 
 // Gather collects what the caller types or says, while prompts play.
 type Gather struct {
@@ -56,19 +72,19 @@ func (*Gather) Verb() string { return "gather" }
 
 func (a *Gather) fields() []field {
 	return []field{
-		{name: "input", value: inputs{to: &a.Input}},
-		{name: "num_digits", value: shorthand{integer{to: &a.numDigits, min: 1, max: maxDigits}}},
-		{name: "min_digits", value: integer{to: &a.MinDigits, fallback: 1, min: 1, max: maxDigits}},
-		{name: "max_digits", value: integer{to: &a.MaxDigits, fallback: 20, min: 1, max: maxDigits}},
-		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 5 * time.Second, min: time.Second, max: time.Minute}},
-		{name: "digit_timeout", value: seconds{to: &a.DigitTimeout, fallback: 3 * time.Second, min: time.Second, max: 20 * time.Second}},
-		{name: "finish_on_key", value: text{to: &a.FinishOnKey, fallback: "#", max: len(keypad), check: keys}},
-		{name: "valid_digits", value: text{to: &a.ValidDigits, max: len(keypad), check: keys}},
-		{name: "tries", value: integer{to: &a.Tries, fallback: 1, min: 1, max: 5}},
-		{name: "prompt", value: nested{to: &a.Prompt, in: prompting}},
-		{name: "invalid_prompt", value: nested{to: &a.InvalidPrompt, in: prompting}},
-		{name: "sensitive", value: boolean{to: &a.Sensitive}},
-		{name: "speech", value: listening{to: &a.Speech, gather: a}},
+		{name: "input", value: inputs{to: &a.Input}, doc: "How the caller may answer; speech is refused where the node has no engine for it."},
+		{name: "num_digits", value: shorthand{integer{to: &a.numDigits, min: 1, max: maxDigits}}, doc: "Exactly how many digits make an answer: min_digits and max_digits in one."},
+		{name: "min_digits", value: integer{to: &a.MinDigits, fallback: 1, min: 1, max: maxDigits}, doc: "The fewest digits that make an answer."},
+		{name: "max_digits", value: integer{to: &a.MaxDigits, fallback: 20, min: 1, max: maxDigits}, doc: "The digits after which the answer is complete; at least min_digits."},
+		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 5 * time.Second, min: time.Second, max: time.Minute}, doc: "How long the first key or word may take after the prompt."},
+		{name: "digit_timeout", value: seconds{to: &a.DigitTimeout, fallback: 3 * time.Second, min: time.Second, max: 20 * time.Second}, doc: "How long each further key may take."},
+		{name: "finish_on_key", value: text{to: &a.FinishOnKey, fallback: "#", max: len(keypad), rule: keys}, doc: "Keys that end the input and are not part of it; \"\" is none."},
+		{name: "valid_digits", value: text{to: &a.ValidDigits, max: len(keypad), rule: keys}, doc: "Keys that an answer may be made of; without it, all."},
+		{name: "tries", value: integer{to: &a.Tries, fallback: 1, min: 1, max: 5}, doc: "How often the prompt is given before the outcome is timeout or invalid."},
+		{name: "prompt", value: nested{to: &a.Prompt, in: prompting}, doc: "What the caller hears before each try."},
+		{name: "invalid_prompt", value: nested{to: &a.InvalidPrompt, in: prompting}, doc: "What the caller hears after an answer that does not fit."},
+		{name: "speech", value: listening{to: &a.Speech, gather: a}, doc: "How to listen; needs \"speech\" in input."},
+		{name: "sensitive", value: boolean{to: &a.Sensitive}, doc: "Keeps the digits out of events, logs and recordings."},
 	}
 }
 
@@ -88,7 +104,7 @@ func (a *Gather) validate(n *node) *fieldError {
 	given, ok := n.values["speech"]
 	switch {
 	case !a.Hears(InputSpeech) && ok && !given.none():
-		return &fieldError{"speech", `needs "speech" in input`}
+		return &fieldError{"speech", `needs "speech" in input, which was ["` + strings.Join(a.Input, `", "`) + `"]`}
 	case a.Hears(InputSpeech) && a.Speech.Language == "":
 		for _, f := range a.Speech.fields() {
 			f.value.reset()
@@ -97,35 +113,21 @@ func (a *Gather) validate(n *node) *fieldError {
 	return nil
 }
 
-// MarshalJSON writes the canonical form.
-func (a *Gather) MarshalJSON() ([]byte, error) { return marshalAction(a) }
-
-// keys checks a set of keys: those of a keypad, each once.
-func keys(s string) error {
-	if err := characters(keypad)(s); err != nil {
-		return err
+func (*Gather) rules() []schema {
+	return []schema{
+		{"not": schema{"required": []string{"num_digits"}, "anyOf": []schema{having("min_digits"), having("max_digits")}}},
+		{"if": schema{"properties": schema{"speech": schema{"type": "object"}}, "required": []string{"speech"}},
+			"then": schema{"properties": schema{"input": schema{"contains": schema{"const": InputSpeech}}}, "required": []string{"input"}}},
 	}
-	for i := range s {
-		for j := range i {
-			if s[i] == s[j] {
-				return fmt.Errorf("must name each key once, was %q", s)
-			}
-		}
-	}
-	return nil
 }
 
-// shorthand is an integer that stands for other fields and is therefore never written back.
-type shorthand struct{ integer }
-
-func (shorthand) encode() (any, bool) { return nil, false }
+// MarshalJSON writes the canonical form.
+func (a *Gather) MarshalJSON() ([]byte, error) { return marshalAction(a) }
 
 // inputs is the list of ways a caller may answer, each once.
 type inputs struct{ to *[]string }
 
 func (i inputs) reset() { *i.to = []string{InputDigits} }
-
-func (inputs) allowed() string { return `["digits"], ["speech"] or ["digits", "speech"]` }
 
 func (i inputs) decode(_ *parser, n *node) error {
 	if n.kind != kindList || len(n.items) == 0 {
@@ -144,3 +146,12 @@ func (i inputs) decode(_ *parser, n *node) error {
 }
 
 func (i inputs) encode() (any, bool) { return *i.to, true }
+
+func (inputs) allowed() string { return `["digits"], ["speech"] or ["digits", "speech"]` }
+
+func (inputs) schema() schema {
+	return schema{
+		"type": "array", "items": schema{"type": "string", "enum": []string{InputDigits, InputSpeech}}, "minItems": 1, "uniqueItems": true,
+		"default": []string{InputDigits},
+	}
+}

@@ -16,6 +16,13 @@ const (
 	ReasonNotFound = "not_found"
 )
 
+var hangupVerb = verb{
+	name:    "hangup",
+	make:    func() Action { return &Hangup{} },
+	doc:     "Ends the call, now or while further actions run; an unanswered call is refused.",
+	example: `{"action": "hangup"}`,
+}
+
 // Hangup ends the call. An unanswered call is rejected.
 type Hangup struct {
 	Base
@@ -31,8 +38,9 @@ func (*Hangup) Verb() string { return "hangup" }
 func (a *Hangup) fields() []field {
 	return []field{
 		{name: "reason", value: choice{to: &a.Reason, fallback: ReasonCompleted,
-			words: []string{ReasonCompleted, ReasonBusy, ReasonDeclined, ReasonUnavailable, ReasonNotFound}}},
-		{name: "after_seconds", value: seconds{to: &a.AfterSeconds, max: maxCallTime}},
+			words: []string{ReasonCompleted, ReasonBusy, ReasonDeclined, ReasonUnavailable, ReasonNotFound}},
+			doc: "Why; on an unanswered call it chooses the refusal, and completed is declined."},
+		{name: "after_seconds", value: seconds{to: &a.AfterSeconds, max: maxCallTime}, doc: "Ends the call after a time, while the following actions run; 0 is now."},
 	}
 }
 

@@ -22,6 +22,20 @@ const (
 	OnMachineHangup = "hangup"
 )
 
+var machineDetectionVerb = verb{
+	name:  "machine_detection",
+	make:  func() Action { return &MachineDetection{} },
+	doc:   "Judges whether a human or a machine has answered the call.",
+	media: true,
+	results: []result{
+		outcomes("Whether the judgement is made, or goes on in the background.", "done", "started", "hangup", "failed"),
+		{"answered_by", resultWord, []string{"human", "machine", "unknown"}, "The verdict."},
+		{"beep", resultFlag, nil, "Whether the beep of a mailbox was heard."},
+		{"after_ms", resultNumber, nil, "How long the verdict took, in milliseconds."},
+	},
+	example: `{"action": "machine_detection", "mode": "message_end", "async": false, "timeout": 20, "result_url": "/answered"}`,
+}
+
 // MachineDetection judges whether a human or a machine has answered. It is a verb for the call itself, and a setting of
 // a dial and of a new outbound call, where its ID and ResultURL are empty.
 type MachineDetection struct {
@@ -41,10 +55,10 @@ func (*MachineDetection) Verb() string { return "machine_detection" }
 
 func (a *MachineDetection) fields() []field {
 	return []field{
-		{name: "mode", value: choice{to: &a.Mode, fallback: ModeDetect, words: []string{ModeDetect, ModeMessageEnd}}},
-		{name: "async", value: boolean{to: &a.Async, fallback: true}},
-		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 15 * time.Second, min: 3 * time.Second, max: time.Minute}},
-		{name: "on_machine", value: choice{to: &a.OnMachine, fallback: OnMachineContinue, words: []string{OnMachineContinue, OnMachineHangup}}},
+		{name: "mode", value: choice{to: &a.Mode, fallback: ModeDetect, words: []string{ModeDetect, ModeMessageEnd}}, doc: "Done when human or machine is known, or, for a machine, when its greeting is over and a message can be left."},
+		{name: "async", value: boolean{to: &a.Async, fallback: true}, doc: "Lets the call go on while it is judged; otherwise everything waits for the verdict."},
+		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 15 * time.Second, min: 3 * time.Second, max: time.Minute}, doc: "How long the judgement may take; then the verdict is unknown."},
+		{name: "on_machine", value: choice{to: &a.OnMachine, fallback: OnMachineContinue, words: []string{OnMachineContinue, OnMachineHangup}}, doc: "What follows when a machine was heard."},
 	}
 }
 
@@ -76,8 +90,6 @@ type detection struct{ to **MachineDetection }
 
 func (d detection) reset() { *d.to = nil }
 
-func (d detection) allowed() string { return "true, false or an object of settings" }
-
 func (d detection) decode(p *parser, n *node) error {
 	switch {
 	case n.none():
@@ -101,4 +113,10 @@ func (d detection) encode() (any, bool) {
 		return nil, false
 	}
 	return encodeTable((*d.to).fields()), true
+}
+
+func (d detection) allowed() string { return "true, false or an object of settings" }
+
+func (d detection) schema() schema {
+	return schema{"anyOf": []schema{{"type": []string{"boolean", "null"}}, object((&MachineDetection{}).fields())}}
 }

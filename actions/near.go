@@ -1,6 +1,9 @@
 package actions
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // nearest returns the name that a customer most likely meant, or "" when none is near. Case, dashes and underscores do
 // not count, so that numDigits finds num_digits.
@@ -20,6 +23,14 @@ func nearest(written string, names []string) string {
 		}
 	}
 	return found
+}
+
+// meant is nearest as the end of a message.
+func meant(written string, names []string) string {
+	if near := nearest(written, names); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
 }
 
 func bare(s string) string {

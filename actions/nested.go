@@ -10,7 +10,9 @@ import (
 // second and last level: none of the verbs in them holds a list of its own.
 type nesting struct {
 	// in says where, for messages: "not allowed in a prompt".
-	in    string
+	in string
+	// def is the name of its actions in the JSON Schema.
+	def   string
 	verbs []string
 	max   int
 	// early allows the field early.
@@ -18,9 +20,9 @@ type nesting struct {
 }
 
 var (
-	prompting    = &nesting{in: "a prompt", verbs: []string{"say", "play"}, max: MaxActions}
-	announcement = &nesting{in: "an announcement", verbs: []string{"say", "play"}, max: MaxActions}
-	waiting      = &nesting{in: "wait_actions", verbs: []string{"say", "play", "pause"}, max: 20, early: true}
+	prompting    = &nesting{in: "a prompt", def: "prompt_action", verbs: []string{"say", "play"}, max: MaxActions}
+	announcement = &nesting{in: "an announcement", def: "prompt_action", verbs: []string{"say", "play"}, max: MaxActions}
+	waiting      = &nesting{in: "wait_actions", def: "wait_action", verbs: []string{"say", "play", "pause"}, max: 20, early: true}
 )
 
 // nested is a list of actions inside an action.
@@ -30,10 +32,6 @@ type nested struct {
 }
 
 func (t nested) reset() { *t.to = nil }
-
-func (t nested) allowed() string {
-	return fmt.Sprintf("a list of at most %d actions: %s", t.in.max, strings.Join(t.in.verbs, ", "))
-}
 
 func (t nested) decode(p *parser, n *node) error {
 	if n.kind != kindList || len(n.items) > t.in.max {
@@ -65,6 +63,14 @@ func (t nested) encode() (any, bool) {
 		objects[i] = encodeAction(action)
 	}
 	return objects, len(objects) > 0
+}
+
+func (t nested) allowed() string {
+	return fmt.Sprintf("a list of at most %d actions: %s", t.in.max, strings.Join(t.in.verbs, ", "))
+}
+
+func (t nested) schema() schema {
+	return schema{"type": "array", "maxItems": t.in.max, "items": schema{"$ref": "#/$defs/" + t.in.def}}
 }
 
 // checkVerb refuses a verb that the list may not hold; p stands at the action.

@@ -9,55 +9,6 @@ import (
 	"strings"
 )
 
-// verbs is the table of all verbs: canonical name and a constructor of the zero value that holds the field table.
-var verbs = []struct {
-	name string
-	make func() Action
-}{
-	{"answer", func() Action { return &Answer{} }},
-	{"say", func() Action { return &Say{} }},
-	{"play", func() Action { return &Play{} }},
-	{"gather", func() Action { return &Gather{} }},
-	{"record", func() Action { return &Record{} }},
-	{"record_call", func() Action { return &RecordCall{} }},
-	{"dial", func() Action { return &Dial{} }},
-	{"machine_detection", func() Action { return &MachineDetection{} }},
-	{"transfer", func() Action { return &Transfer{} }},
-	{"conference", func() Action { return &Conference{} }},
-	{"enqueue", func() Action { return &Enqueue{} }},
-	{"dequeue", func() Action { return &Dequeue{} }},
-	{"pause", func() Action { return &Pause{} }},
-	{"dtmf", func() Action { return &DTMF{} }},
-	{"set", func() Action { return &Set{} }},
-	{"redirect", func() Action { return &Redirect{} }},
-	{"notify", func() Action { return &Notify{} }},
-	{"stream", func() Action { return &Stream{} }},
-	{"hangup", func() Action { return &Hangup{} }},
-	{"reject", func() Action { return &Reject{} }},
-}
-
-// aliases are the names other services use; they ease a migration.
-var aliases = map[string]string{
-	"talk":        "say",
-	"input":       "gather",
-	"connect":     "dial",
-	"wait":        "pause",
-	"send_digits": "dtmf",
-	"recording":   "record_call",
-}
-
-// laterVerbs are of the vocabulary, but this version cannot do them.
-var laterVerbs = []string{"ai"}
-
-// Names returns the canonical names of the verbs, in the order of the documentation.
-func Names() []string {
-	names := make([]string, len(verbs))
-	for i, v := range verbs {
-		names[i] = v.name
-	}
-	return names
-}
-
 // Parse reads an answer_url reply: a list of actions, or an object with "actions" and "variables". The whole reply is
 // validated before anything is returned, so that a call never runs half of a faulty list. The error is an *Error.
 func Parse(body []byte) (*Reply, error) {
@@ -232,7 +183,7 @@ func (p *parser) one(n *node) (Action, error) {
 			return nil, err
 		}
 	}
-	if err := p.object(n, append(action.base().commonFields(), action.fields()...), "action", "verb"); err != nil {
+	if err := p.object(n, table(action), "action", "verb"); err != nil {
 		return nil, err
 	}
 	if whole, ok := action.(interface{ validate(n *node) *fieldError }); ok {
@@ -279,8 +230,8 @@ func (p *parser) verb(n *node) (Action, error) {
 		}
 		if slices.Contains(laterVerbs, name) {
 			message = fmt.Sprintf("%q is not supported by this version; allowed: %s", name, strings.Join(Names(), ", "))
-		} else if near := nearest(name, slices.Concat(Names(), slices.Sorted(maps.Keys(aliases)))); near != "" {
-			message += fmt.Sprintf("; did you mean %q?", near)
+		} else {
+			message += meant(name, slices.Concat(Names(), slices.Sorted(maps.Keys(aliases))))
 		}
 	}
 	e := p.refuse("action", message)

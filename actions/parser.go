@@ -2,7 +2,6 @@ package actions
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -69,7 +68,7 @@ func (p *parser) object(n *node, table []field, also ...string) error {
 		given, ok := n.values[f.name]
 		if !ok {
 			if f.required {
-				e := p.refuse(f.name, "is required")
+				e := p.refuse(f.name, "is required; it must be "+f.value.allowed())
 				e.Allowed = f.value.allowed()
 				return e
 			}
@@ -83,10 +82,8 @@ func (p *parser) object(n *node, table []field, also ...string) error {
 }
 
 func (p *parser) unknownField(key string, names []string) error {
-	message := "unknown field"
-	if near := nearest(key, names); near != "" {
-		message += fmt.Sprintf("; did you mean %q?", near)
-	} else {
+	message := "unknown field" + meant(key, names)
+	if !strings.HasSuffix(message, "?") {
 		message += ";"
 	}
 	e := p.refuse(shorten(key), message+" allowed: "+strings.Join(names, ", "))

@@ -2,6 +2,14 @@ package actions
 
 import "time"
 
+var pauseVerb = verb{
+	name:    "pause",
+	make:    func() Action { return &Pause{} },
+	doc:     "Waits in silence.",
+	media:   true,
+	example: `{"action": "pause", "seconds": 2.5}`,
+}
+
 // Pause waits.
 type Pause struct {
 	Base
@@ -14,7 +22,7 @@ func (*Pause) Verb() string { return "pause" }
 
 func (a *Pause) fields() []field {
 	return []field{
-		{name: "seconds", value: seconds{to: &a.Seconds, fallback: time.Second, min: 100 * time.Millisecond, max: 5 * time.Minute}},
+		{name: "seconds", value: seconds{to: &a.Seconds, fallback: time.Second, min: 100 * time.Millisecond, max: 5 * time.Minute}, doc: "How long."},
 	}
 }
 

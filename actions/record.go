@@ -10,6 +10,20 @@ const (
 	FormatMP3 = "mp3"
 )
 
+var recordVerb = verb{
+	name:  "record",
+	make:  func() Action { return &Record{} },
+	doc:   "Records the caller until a key, silence, the limit or the hang-up.",
+	media: true,
+	results: []result{
+		outcomes("What ended the recording.", "key", "silence", "max", "failed"),
+		{"recording_id", resultText, nil, "The recording, as in GET /v1/recordings/:id."},
+		{"seconds", resultNumber, nil, "How long it is."},
+		{"key", resultText, nil, "The key of finish_on_key that ended it."},
+	},
+	example: `{"action": "record", "max_seconds": 120, "finish_on_key": "#", "result_url": "/message"}`,
+}
+
 // Record records the caller until a key, silence, the limit or the hangup.
 type Record struct {
 	Base
@@ -30,13 +44,17 @@ func (*Record) Verb() string { return "record" }
 
 func (a *Record) fields() []field {
 	return []field{
-		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: time.Hour, min: time.Second, max: maxCallTime}},
-		{name: "silence_seconds", value: seconds{to: &a.SilenceSeconds, fallback: 5 * time.Second, min: time.Second, max: 5 * time.Minute, zero: "off"}},
-		{name: "finish_on_key", value: text{to: &a.FinishOnKey, fallback: "#", max: len(keypad), check: keys}},
-		{name: "beep", value: boolean{to: &a.Beep, fallback: true}},
-		{name: "format", value: choice{to: &a.Format, fallback: FormatWAV, words: []string{FormatWAV, FormatMP3}}},
-		{name: "transcribe", value: later{}},
+		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: time.Hour, min: time.Second, max: maxCallTime}, doc: "Ends the recording after a time."},
+		{name: "silence_seconds", value: seconds{to: &a.SilenceSeconds, fallback: 5 * time.Second, min: time.Second, max: 5 * time.Minute, zero: "off"}, doc: "Ends the recording after a silence of this length."},
+		{name: "finish_on_key", value: text{to: &a.FinishOnKey, fallback: "#", max: len(keypad), rule: keys}, doc: "Keys that end the recording; \"\" is none."},
+		{name: "beep", value: boolean{to: &a.Beep, fallback: true}, doc: "Plays a tone before the recording begins."},
+		{name: "format", value: recordingFormat(&a.Format), doc: "The format of the file; mp3 is refused where the node cannot write it."},
+		{name: "transcribe", value: later{}, doc: "Transcripts are not offered by this version."},
 	}
+}
+
+func recordingFormat(to *string) choice {
+	return choice{to: to, fallback: FormatWAV, words: []string{FormatWAV, FormatMP3}}
 }
 
 // MarshalJSON writes the canonical form.

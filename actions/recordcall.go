@@ -24,6 +24,17 @@ const (
 	ChannelsDual = "dual"
 )
 
+var recordCallVerb = verb{
+	name: "record_call",
+	make: func() Action { return &RecordCall{} },
+	doc:  "Records the call in the background while further actions run, and steers that recording.",
+	results: []result{
+		{"outcome", resultWord, []string{"done", "failed"}, "Whether it was done; failed when there is no recording to steer."},
+		{"recording_id", resultText, nil, "The recording, as in GET /v1/recordings/:id."},
+	},
+	example: `{"action": "record_call", "op": "start", "channels": "dual", "format": "wav"}`,
+}
+
 // RecordCall records the call in the background while further actions run, and steers that recording.
 type RecordCall struct {
 	Base
@@ -40,9 +51,9 @@ func (*RecordCall) Verb() string { return "record_call" }
 
 func (a *RecordCall) fields() []field {
 	return []field{
-		{name: "op", value: choice{to: &a.Op, fallback: OpStart, words: []string{OpStart, OpStop, OpPause, OpResume, OpMask, OpUnmask}}},
-		{name: "channels", value: choice{to: &a.Channels, fallback: ChannelsDual, words: []string{ChannelsMono, ChannelsDual}}},
-		{name: "format", value: choice{to: &a.Format, fallback: FormatWAV, words: []string{FormatWAV, FormatMP3}}},
+		{name: "op", value: choice{to: &a.Op, fallback: OpStart, words: []string{OpStart, OpStop, OpPause, OpResume, OpMask, OpUnmask}}, doc: "What to do: pause and resume leave out a part, mask and unmask replace it by silence."},
+		{name: "channels", value: choice{to: &a.Channels, fallback: ChannelsDual, words: []string{ChannelsMono, ChannelsDual}}, doc: "Both parties mixed, or each on a channel of its own; only to start."},
+		{name: "format", value: recordingFormat(&a.Format), doc: "The format of the file; only to start, and mp3 is refused where the node cannot write it."},
 	}
 }
 

@@ -1,5 +1,12 @@
 package actions
 
+var rejectVerb = verb{
+	name:    "reject",
+	make:    func() Action { return &Reject{} },
+	doc:     "Refuses a call that is not answered; an answered one is hung up.",
+	example: `{"action": "reject", "reason": "busy"}`,
+}
+
 // Reject refuses a call that is not answered; an answered one is hung up.
 type Reject struct {
 	Base
@@ -15,8 +22,9 @@ func (*Reject) Verb() string { return "reject" }
 func (a *Reject) fields() []field {
 	return []field{
 		{name: "reason", value: choice{to: &a.Reason, fallback: ReasonDeclined,
-			words: []string{ReasonBusy, ReasonDeclined, ReasonUnavailable, ReasonNotFound}}},
-		{name: "sip_code", value: integer{to: &a.SIPCode, min: 400, max: 699}},
+			words: []string{ReasonBusy, ReasonDeclined, ReasonUnavailable, ReasonNotFound}},
+			doc: "Why."},
+		{name: "sip_code", value: integer{to: &a.SIPCode, min: 400, max: 699}, doc: "The SIP status of the refusal; without it, that of the reason: 486, 603, 480, 404."},
 	}
 }
 

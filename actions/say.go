@@ -1,7 +1,23 @@
 package actions
 
-// maxLoop is how often a say or play may repeat.
-const maxLoop = 100
+// maxLoop is how often a say or play may repeat, and maxSpoken the longest text, in characters.
+const (
+	maxLoop   = 100
+	maxSpoken = 3000
+)
+
+var sayVerb = verb{
+	name:  "say",
+	make:  func() Action { return &Say{} },
+	doc:   "Speaks a text.",
+	media: true,
+	results: []result{
+		outcomes("How it ended; interrupted by a key with barge_in, or by live control.", "played", "failed"),
+		{"digit", resultText, nil, "The key that ended it."},
+		{"played_ms", resultNumber, nil, "How long it was heard, in milliseconds."},
+	},
+	example: `{"action": "say", "text": "Hello, and welcome.", "language": "en-US", "barge_in": true}`,
+}
 
 // Say speaks a text.
 type Say struct {
@@ -25,17 +41,14 @@ func (*Say) Verb() string { return "say" }
 
 func (a *Say) fields() []field {
 	return []field{
-		{name: "text", required: true, value: text{to: &a.Text, max: 3000, check: speakable}},
-		{name: "voice", value: text{to: &a.Voice, max: 64, check: characters(wordCharacters)}},
-		{name: "language", value: text{to: &a.Language, fallback: "en-US", max: 35, check: characters(wordCharacters)}},
-		{name: "loop", value: integer{to: &a.Loop, fallback: 1, min: 0, max: maxLoop}},
-		{name: "barge_in", value: boolean{to: &a.BargeIn}},
-		{name: "early", value: boolean{to: &a.Early}},
+		{name: "text", required: true, value: text{to: &a.Text, max: maxSpoken, rule: speakable}, doc: "What is spoken; it must not contain ${ or #{, and not begin with {."},
+		{name: "voice", value: text{to: &a.Voice, max: 64, rule: word}, doc: "The name of a voice; without it, the operator's voice for the language."},
+		{name: "language", value: text{to: &a.Language, fallback: "en-US", max: 35, rule: word}, doc: "The language of the text, as a tag such as de-DE."},
+		{name: "loop", value: integer{to: &a.Loop, fallback: 1, min: 0, max: maxLoop}, doc: "How often it is spoken; 0 is until the caller hangs up."},
+		{name: "barge_in", value: boolean{to: &a.BargeIn}, doc: "Lets any key of the caller end it."},
+		{name: "early", value: boolean{to: &a.Early}, doc: "Is heard before the call is answered, instead of answering it."},
 	}
 }
-
-// wordCharacters are those of a voice or language name: none means anything to FreeSWITCH.
-const wordCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 // MarshalJSON writes the canonical form.
 func (a *Say) MarshalJSON() ([]byte, error) { return marshalAction(a) }

@@ -1,5 +1,12 @@
 package actions
 
+var setVerb = verb{
+	name:    "set",
+	make:    func() Action { return &Set{} },
+	doc:     "Sets variables of the call, which travel in every further request and event.",
+	example: `{"action": "set", "variables": {"menu": "sales", "visits": 3}}`,
+}
+
 // Set sets variables of the call. They live in our database and travel in events and requests; the switch never sees
 // them.
 type Set struct {
@@ -12,7 +19,7 @@ type Set struct {
 func (*Set) Verb() string { return "set" }
 
 func (a *Set) fields() []field {
-	return []field{{name: "variables", required: true, value: variables{to: &a.Variables}}}
+	return []field{{name: "variables", required: true, value: variables{to: &a.Variables}, doc: "The variables; numbers and booleans become strings."}}
 }
 
 // MarshalJSON writes the canonical form.

@@ -25,10 +25,10 @@ type Speech struct {
 
 func (s *Speech) fields() []field {
 	return []field{
-		{name: "language", value: text{to: &s.Language, fallback: "en-US", max: 35, check: characters(wordCharacters)}},
-		{name: "hints", value: phrases{to: &s.Hints}},
-		{name: "end_silence", value: seconds{to: &s.EndSilence, fallback: 2 * time.Second, min: 500 * time.Millisecond, max: 10 * time.Second}},
-		{name: "max_seconds", value: seconds{to: &s.MaxSeconds, fallback: time.Minute, min: time.Second, max: 5 * time.Minute}},
+		{name: "language", value: text{to: &s.Language, fallback: "en-US", max: 35, rule: word}, doc: "The language that is spoken, as a tag such as de-DE."},
+		{name: "hints", value: phrases{to: &s.Hints}, doc: "Words and phrases that are likely."},
+		{name: "end_silence", value: seconds{to: &s.EndSilence, fallback: 2 * time.Second, min: 500 * time.Millisecond, max: 10 * time.Second}, doc: "The silence that ends the answer."},
+		{name: "max_seconds", value: seconds{to: &s.MaxSeconds, fallback: time.Minute, min: time.Second, max: 5 * time.Minute}, doc: "Ends the listening."},
 	}
 }
 
@@ -39,10 +39,6 @@ type listening struct {
 }
 
 func (l listening) reset() { *l.to = Speech{} }
-
-func (listening) allowed() string {
-	return "an object with language, hints, end_silence and max_seconds"
-}
 
 func (l listening) decode(p *parser, n *node) error {
 	l.reset()
@@ -62,14 +58,18 @@ func (l listening) encode() (any, bool) {
 	return encodeTable(l.to.fields()), true
 }
 
+func (listening) allowed() string {
+	return "an object with language, hints, end_silence and max_seconds"
+}
+
+func (listening) schema() schema {
+	return schema{"anyOf": []schema{none(), object((&Speech{}).fields())}}
+}
+
 // phrases is a list of things a caller may say.
 type phrases struct{ to *[]string }
 
 func (h phrases) reset() { *h.to = nil }
-
-func (phrases) allowed() string {
-	return fmt.Sprintf("a list of at most %d texts of %d characters", maxHints, maxHintRunes)
-}
 
 func (h phrases) decode(p *parser, n *node) error {
 	if n.kind != kindList || len(n.items) > maxHints {
@@ -78,7 +78,7 @@ func (h phrases) decode(p *parser, n *node) error {
 	var list []string
 	for i, item := range n.items {
 		var phrase string
-		if err := p.decode(fmt.Sprintf("[%d]", i), text{to: &phrase, max: maxHintRunes, check: speakable}, item); err != nil {
+		if err := p.decode(fmt.Sprintf("[%d]", i), text{to: &phrase, max: maxHintRunes, rule: speakable}, item); err != nil {
 			return err
 		}
 		list = append(list, phrase)
@@ -88,3 +88,11 @@ func (h phrases) decode(p *parser, n *node) error {
 }
 
 func (h phrases) encode() (any, bool) { return *h.to, len(*h.to) > 0 }
+
+func (phrases) allowed() string {
+	return fmt.Sprintf("a list of at most %d texts of %d characters", maxHints, maxHintRunes)
+}
+
+func (phrases) schema() schema {
+	return schema{"type": "array", "maxItems": maxHints, "items": text{max: maxHintRunes, rule: speakable}.schema()}
+}

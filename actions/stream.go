@@ -10,6 +10,17 @@ const (
 	TrackBoth = "both"
 )
 
+var streamVerb = verb{
+	name:  "stream",
+	make:  func() Action { return &Stream{} },
+	doc:   "Sends the call's audio to a WebSocket in the background while further actions run.",
+	media: true,
+	results: []result{
+		{"outcome", resultWord, []string{"started", "stopped", "failed"}, "What became of it; failed where the node has no module for streams."},
+	},
+	example: `{"action": "stream", "url": "wss://media.example/audio", "track": "both"}`,
+}
+
 // Stream sends the call's audio to a WebSocket in the background while further actions run.
 type Stream struct {
 	Base
@@ -28,10 +39,10 @@ func (*Stream) Verb() string { return "stream" }
 
 func (a *Stream) fields() []field {
 	return []field{
-		{name: "op", value: choice{to: &a.Op, fallback: OpStart, words: []string{OpStart, OpStop}}},
-		{name: "url", value: link{to: &a.URL, form: urlSocket}},
-		{name: "track", value: choice{to: &a.Track, fallback: TrackInbound, words: []string{TrackInbound, TrackOutbound, TrackBoth}}},
-		{name: "bidirectional", value: boolean{to: &a.Bidirectional}},
+		{name: "op", value: choice{to: &a.Op, fallback: OpStart, words: []string{OpStart, OpStop}}, doc: "Whether to start or to stop; a call has one stream."},
+		{name: "url", value: link{to: &a.URL, form: urlSocket}, doc: "The WebSocket; required to start."},
+		{name: "track", value: choice{to: &a.Track, fallback: TrackInbound, words: []string{TrackInbound, TrackOutbound, TrackBoth}}, doc: "What the caller says, what the caller hears, or both."},
+		{name: "bidirectional", value: boolean{to: &a.Bidirectional}, doc: "Plays what the WebSocket sends back to the caller."},
 	}
 }
 
@@ -45,6 +56,11 @@ func (a *Stream) validate(*node) *fieldError {
 	default:
 		return nil
 	}
+}
+
+func (*Stream) rules() []schema {
+	stop := schema{"properties": schema{"op": schema{"const": OpStop}}, "required": []string{"op"}}
+	return []schema{{"if": stop, "then": schema{"not": having("url")}, "else": having("url")}}
 }
 
 // MarshalJSON writes the canonical form.

@@ -23,11 +23,11 @@ type Target struct {
 // fields returns the table of a target written as an object.
 func (t *Target) fields() []field {
 	return []field{
-		{name: "number", value: text{to: &t.Number, max: 16, check: number}},
-		{name: "sip", value: sipURI{to: &t.SIP}},
-		{name: "trunk_id", value: text{to: &t.TrunkID, max: 64, check: characters(wordCharacters)}},
-		{name: "timeout", value: seconds{to: &t.Timeout, min: minRing, max: maxRing, zero: "as the dial"}},
-		{name: "send_digits", value: text{to: &t.SendDigits, max: maxTones, check: keysAndPauses}},
+		{name: "number", value: text{to: &t.Number, max: maxNumber, rule: number}, doc: "The number to call, through a trunk."},
+		{name: "sip", value: sipURI{to: &t.SIP}, doc: "The SIP URI to call; either number or sip must be given."},
+		{name: "trunk_id", value: text{to: &t.TrunkID, max: 64, rule: word}, doc: "The trunk for the number; without it, your active one."},
+		{name: "timeout", value: seconds{to: &t.Timeout, min: minRing, max: maxRing, zero: "as the action"}, doc: "How long this target may ring."},
+		{name: "send_digits", value: text{to: &t.SendDigits, max: maxTones, rule: dialled}, doc: "Keys that are sent once the target has answered; w waits for half a second, W for one."},
 	}
 }
 
@@ -36,17 +36,13 @@ type target struct{ to *Target }
 
 func (t target) reset() { *t.to = Target{} }
 
-func (target) allowed() string {
-	return "an E.164 number, a SIP URI or an object with number or sip"
-}
-
 func (t target) decode(p *parser, n *node) error {
 	t.reset()
 	switch {
 	case n.kind == kindString && isSIP(n.text):
 		return sipURI{to: &t.to.SIP}.decode(p, n)
 	case n.kind == kindString:
-		return text{to: &t.to.Number, max: maxURL, check: numberOrSIP}.decode(p, n)
+		return text{to: &t.to.Number, max: maxURL, rule: numberOrSIP}.decode(p, n)
 	case n.kind != kindObject:
 		return fmt.Errorf("must be %s, was %s", t.allowed(), n.describe())
 	}
@@ -64,14 +60,24 @@ func (t target) decode(p *parser, n *node) error {
 
 func (t target) encode() (any, bool) { return encodeTable(t.to.fields()), true }
 
+func (target) allowed() string {
+	return "an E.164 number, a SIP URI or an object with number or sip"
+}
+
+func (target) schema() schema { return schema{"$ref": "#/$defs/target"} }
+
+// targetSchema is what target refers to.
+func targetSchema() schema {
+	written := object((&Target{}).fields())
+	written["oneOf"] = []schema{having("number"), having("sip")}
+	written["not"] = schema{"required": []string{"sip", "trunk_id"}}
+	return schema{"description": "A party to call.", "anyOf": []schema{text{max: maxNumber, rule: number}.schema(), sipURI{}.schema(), written}}
+}
+
 // targets is one target or a list of them.
 type targets struct{ to *[]Target }
 
 func (t targets) reset() { *t.to = nil }
-
-func (targets) allowed() string {
-	return target{}.allowed() + fmt.Sprintf(", or a list of 1 to %d of them", maxTargets)
-}
 
 func (t targets) decode(p *parser, n *node) error {
 	if n.kind != kindList {
@@ -101,4 +107,13 @@ func (t targets) encode() (any, bool) {
 		objects[i], _ = target{to: &(*t.to)[i]}.encode()
 	}
 	return objects, len(objects) > 0
+}
+
+func (targets) allowed() string {
+	return target{}.allowed() + fmt.Sprintf(", or a list of 1 to %d of them", maxTargets)
+}
+
+func (targets) schema() schema {
+	one := target{}.schema()
+	return schema{"anyOf": []schema{one, {"type": "array", "items": one, "minItems": 1, "maxItems": maxTargets}}}
 }

@@ -51,14 +51,25 @@ func ToneNames() []string { return slices.Sorted(maps.Keys(tones)) }
 // RingbackNone is the ringback of silence.
 const RingbackNone = "none"
 
+// tone is the name of a signal.
+type tone struct{ to *string }
+
+func (t tone) choice() choice { return choice{to: t.to, words: ToneNames()} }
+
+func (t tone) reset() { *t.to = "" }
+
+func (t tone) decode(p *parser, n *node) error { return t.choice().decode(p, n) }
+
+func (t tone) encode() (any, bool) { return *t.to, *t.to != "" }
+
+func (t tone) allowed() string { return "the name of a tone: " + strings.Join(ToneNames(), ", ") }
+
+func (t tone) schema() schema { return t.choice().schema() }
+
 // ringback is what a caller hears while a target rings: a named tone, "none", or the URL of a file.
 type ringback struct{ to *string }
 
 func (r ringback) reset() { *r.to = "" }
-
-func (r ringback) allowed() string {
-	return "a tone (" + strings.Join(ToneNames(), ", ") + "), none, or the URL of a file"
-}
 
 func (r ringback) decode(_ *parser, n *node) error {
 	if n.kind != kindString {
@@ -69,7 +80,7 @@ func (r ringback) decode(_ *parser, n *node) error {
 		return nil
 	}
 	if !strings.Contains(n.text, ":") {
-		return fmt.Errorf("must be %s, was %s", r.allowed(), n.describe())
+		return fmt.Errorf("must be %s, was %s%s", r.allowed(), n.describe(), meant(n.text, append(ToneNames(), RingbackNone)))
 	}
 	if err := checkURL(n.text, urlMedia); err != nil {
 		return err
@@ -79,3 +90,11 @@ func (r ringback) decode(_ *parser, n *node) error {
 }
 
 func (r ringback) encode() (any, bool) { return *r.to, *r.to != "" }
+
+func (r ringback) allowed() string {
+	return "a tone (" + strings.Join(ToneNames(), ", ") + "), none, or the URL of a file"
+}
+
+func (r ringback) schema() schema {
+	return schema{"anyOf": []schema{{"enum": append(ToneNames(), RingbackNone)}, link{}.schema()}}
+}

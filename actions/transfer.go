@@ -12,6 +12,22 @@ const (
 	TransferAttended = "attended"
 )
 
+var transferVerb = verb{
+	name: "transfer",
+	make: func() Action { return &Transfer{} },
+	doc:  "Hands the call to another party; when that succeeds the list is over, otherwise it goes on.",
+	results: []result{
+		{"outcome", resultWord, []string{"interrupted"}, "Only when live control interrupted it."},
+		{"transfer_status", resultWord, []string{"completed", "accepted", "busy", "no_answer", "failed", "canceled", "rejected"}, "What became of it; accepted is all that a refer can tell when nothing more is heard of it."},
+		{"sip_code", resultNumber, nil, "The SIP status of the target, or of the answer to a refer."},
+		{"reason", resultText, nil, "Why, as in the reason of a call."},
+		{"leg_id", resultText, nil, "The target's leg, as in GET /v1/calls/:id/legs."},
+		{"seconds", resultNumber, nil, "How long the connection lasted."},
+	},
+	example: `{"action": "transfer", "to": "+14155550123", "mode": "attended",
+ "announce": [{"action": "say", "text": "A caller about an invoice."}]}`,
+}
+
 // Transfer hands the call to another party. When that succeeds the list is over, otherwise it goes on.
 type Transfer struct {
 	Base
@@ -36,13 +52,13 @@ func (*Transfer) Verb() string { return "transfer" }
 
 func (a *Transfer) fields() []field {
 	return []field{
-		{name: "to", required: true, value: target{to: &a.To}},
-		{name: "mode", value: choice{to: &a.Mode, fallback: TransferBlind, words: []string{TransferBlind, TransferRefer, TransferAttended}}},
-		{name: "caller_id", value: text{to: &a.CallerID, max: 16, check: number}},
-		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 30 * time.Second, min: minRing, max: maxRing}},
-		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: maxCallTime, min: time.Second, max: maxCallTime}},
-		{name: "announce", value: nested{to: &a.Announce, in: announcement}},
-		{name: "ringback", value: ringback{to: &a.Ringback}},
+		{name: "to", required: true, value: target{to: &a.To}, doc: "Who takes the call."},
+		{name: "mode", value: choice{to: &a.Mode, fallback: TransferBlind, words: []string{TransferBlind, TransferRefer, TransferAttended}}, doc: "blind calls the target and joins it when it answers; attended lets it hear announce first; refer has the caller's own carrier or telephone make the call."},
+		{name: "caller_id", value: text{to: &a.CallerID, max: maxNumber, rule: number}, doc: "The number shown to the target; without it, the call's own."},
+		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 30 * time.Second, min: minRing, max: maxRing}, doc: "How long the target may ring."},
+		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: maxCallTime, min: time.Second, max: maxCallTime}, doc: "Ends the connection."},
+		{name: "announce", value: nested{to: &a.Announce, in: announcement}, doc: "What the target of an attended transfer hears before it is joined."},
+		{name: "ringback", value: ringback{to: &a.Ringback}, doc: "What the caller hears while the target rings; without it, what the target's carrier sends."},
 	}
 }
 
@@ -64,6 +80,21 @@ func (a *Transfer) validate(*node) *fieldError {
 		a.To.Timeout = a.Timeout
 	}
 	return nil
+}
+
+func (*Transfer) rules() []schema {
+	mode := func(word string) schema {
+		return schema{"properties": schema{"mode": schema{"const": word}}, "required": []string{"mode"}}
+	}
+	byTarget := schema{"properties": schema{"to": schema{"anyOf": []schema{{"type": "string"}, {
+		"not": schema{"anyOf": []schema{having("send_digits"), having("trunk_id")}},
+	}}}}}
+	return []schema{
+		{"if": schema{"properties": schema{"announce": schema{"minItems": 1}}, "required": []string{"announce"}}, "then": mode(TransferAttended)},
+		{"if": mode(TransferRefer), "then": schema{"allOf": []schema{
+			byTarget, {"not": schema{"anyOf": []schema{having("caller_id"), having("ringback")}}},
+		}}},
+	}
 }
 
 // MarshalJSON writes the canonical form.

@@ -39,13 +39,30 @@ func (f urlForm) schemes() []string {
 	return []string{"http", "https"}
 }
 
+// pattern describes the URLs as far as a regular expression can: no character that must be escaped, and in an absolute URL
+// a host without a user before it.
+func (f urlForm) pattern() string {
+	const (
+		part     = "[^\x00-\x20\x7f-\u009f\u2028\u2029\"<>\\\\^`{|}"
+		rest     = part + "]*"
+		behind   = "(?:[/?#]" + rest + ")?$"
+		absolute = part + ":/?#@]" + part + "/?#@]*" + behind
+	)
+	switch f {
+	case urlRelative:
+		return "^[Hh][Tt][Tt][Pp][Ss]?://" + absolute + "|^" + part + ":/?#]*" + behind
+	case urlSocket:
+		return "^[Ww][Ss][Ss]://" + absolute
+	default:
+		return "^[Hh][Tt][Tt][Pp][Ss]?://" + absolute
+	}
+}
+
 // link is a URL of one form.
 type link struct {
 	to   *string
 	form urlForm
 }
-
-func (l link) allowed() string { return l.form.String() + fmt.Sprintf(" of at most %d bytes", maxURL) }
 
 func (l link) reset() { *l.to = "" }
 
@@ -61,6 +78,12 @@ func (l link) decode(_ *parser, n *node) error {
 }
 
 func (l link) encode() (any, bool) { return *l.to, *l.to != "" }
+
+func (l link) allowed() string { return l.form.String() + fmt.Sprintf(" of at most %d bytes", maxURL) }
+
+func (l link) schema() schema {
+	return schema{"type": "string", "minLength": 1, "maxLength": maxURL, "pattern": l.form.pattern()}
+}
 
 // checkURL holds a URL to RFC 3986: what may not stand in a URL unescaped is refused, not repaired, so that the URL we
 // fetch is the one that was checked.
@@ -100,10 +123,6 @@ type links struct {
 
 func (l links) reset() { *l.to = nil }
 
-func (l links) allowed() string {
-	return fmt.Sprintf("%s, or a list of 1 to %d of them", link{}.allowed(), l.max)
-}
-
 func (l links) decode(p *parser, n *node) error {
 	if n.kind != kindList {
 		var one string
@@ -131,4 +150,13 @@ func (l links) encode() (any, bool) {
 		return (*l.to)[0], true
 	}
 	return *l.to, len(*l.to) > 0
+}
+
+func (l links) allowed() string {
+	return fmt.Sprintf("%s, or a list of 1 to %d of them", link{}.allowed(), l.max)
+}
+
+func (l links) schema() schema {
+	one := link{}.schema()
+	return schema{"anyOf": []schema{one, {"type": "array", "items": one, "minItems": 1, "maxItems": l.max}}}
 }

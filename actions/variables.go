@@ -11,7 +11,9 @@ const (
 	maxVariableBytes = 1 << 10
 )
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`)
+const variablePattern = `^[A-Za-z_][A-Za-z0-9_.-]{0,63}$`
+
+var variableName = regexp.MustCompile(variablePattern)
 
 // variables is an object of call variables. Numbers and booleans are taken as they are spelled.
 type variables struct{ to *map[string]string }
@@ -61,4 +63,11 @@ func (v variables) encode() (any, bool) {
 		return map[string]string{}, true
 	}
 	return *v.to, true
+}
+
+func (variables) schema() schema {
+	return schema{
+		"type": "object", "maxProperties": maxVariables, "propertyNames": schema{"pattern": variablePattern},
+		"additionalProperties": schema{"type": []string{"string", "number", "boolean"}, "maxLength": maxVariableBytes, "pattern": withoutControl},
+	}
 }
