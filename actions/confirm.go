@@ -18,7 +18,7 @@ type Confirm struct {
 func (c *Confirm) fields() []field {
 	return []field{
 		{name: "prompt", value: nested{to: &c.Prompt, in: prompting}, doc: "What the party hears; without it, a tone."},
-		{name: "key", value: text{to: &c.Key, fallback: "1", max: 1, rule: oneKey}, doc: "The key that connects."},
+		{name: "key", value: text{to: &c.Key, fallback: "1", max: len(keypad), rule: oneKey}, doc: "The key that connects."},
 		{name: "timeout", value: seconds{to: &c.Timeout, fallback: 10 * time.Second, min: time.Second, max: time.Minute}, doc: "How long the party has to press it."},
 	}
 }

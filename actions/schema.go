@@ -80,6 +80,15 @@ func object(table []field) schema {
 // having is the schema of objects that have a field.
 func having(name string) schema { return schema{"required": []string{name}} }
 
+// without is the schema of objects where texts are not given, or empty.
+func without(names ...string) schema {
+	properties := schema{}
+	for _, name := range names {
+		properties[name] = schema{"maxLength": 0}
+	}
+	return schema{"properties": properties}
+}
+
 // written returns the names that customers may write for a verb.
 func (v verb) written() []string {
 	names := []string{v.name}

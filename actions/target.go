@@ -49,8 +49,11 @@ func (t target) decode(p *parser, n *node) error {
 	if err := p.object(n, t.to.fields()); err != nil {
 		return err
 	}
-	if (t.to.Number == "") == (t.to.SIP == "") {
-		return errors.New("must name either number or sip")
+	switch {
+	case t.to.Number == "" && t.to.SIP == "":
+		return errors.New("must name either number or sip, has neither")
+	case t.to.Number != "" && t.to.SIP != "":
+		return errors.New("must name either number or sip, has both")
 	}
 	if t.to.SIP != "" && t.to.TrunkID != "" {
 		return p.refuse("trunk_id", "is only for a number, not for sip")
@@ -70,7 +73,7 @@ func (target) schema() schema { return schema{"$ref": "#/$defs/target"} }
 func targetSchema() schema {
 	written := object((&Target{}).fields())
 	written["oneOf"] = []schema{having("number"), having("sip")}
-	written["not"] = schema{"required": []string{"sip", "trunk_id"}}
+	written["dependentSchemas"] = schema{"sip": without("trunk_id")}
 	return schema{"description": "A party to call.", "anyOf": []schema{text{max: maxNumber, rule: number}.schema(), sipURI{}.schema(), written}}
 }
 

@@ -20,8 +20,9 @@ type text struct {
 // rule is what a text must keep beyond its length.
 type rule struct {
 	check func(string) error
-	// says describes the texts that pass, for people.
+	// says describes the texts that pass, for people. With open set it does so for any length.
 	says string
+	open bool
 	// schema describes them as JSON Schema, in place of the pattern that refuses control characters.
 	schema schema
 }
@@ -30,7 +31,7 @@ func (t text) reset() { *t.to = t.fallback }
 
 func (t text) decode(_ *parser, n *node) error {
 	if n.kind != kindString {
-		return fmt.Errorf("must be %s, was %s", t.kind(), n.describe())
+		return fmt.Errorf("must be %s, was %s", t.allowed(), n.describe())
 	}
 	if count := utf8.RuneCountInString(n.text); count > t.max {
 		return fmt.Errorf("must be at most %d characters, was %d", t.max, count)
@@ -49,18 +50,15 @@ func (t text) decode(_ *parser, n *node) error {
 
 func (t text) encode() (any, bool) { return *t.to, *t.to != "" || t.fallback != "" }
 
-func (t text) kind() string {
-	if t.rule.says != "" && t.rule.check != nil {
-		return t.rule.says
-	}
-	return "a string"
-}
-
 func (t text) allowed() string {
-	if t.rule.says != "" {
+	switch {
+	case t.rule.says == "":
+		return fmt.Sprintf("a string of at most %d characters", t.max)
+	case t.rule.open:
+		return fmt.Sprintf("at most %d %s", t.max, t.rule.says)
+	default:
 		return t.rule.says
 	}
-	return fmt.Sprintf("a string of at most %d characters", t.max)
 }
 
 func (t text) schema() schema {
@@ -129,6 +127,7 @@ var speakable = rule{
 var word = rule{
 	check:  characters(wordCharacters, "letters, digits, -, _ and ."),
 	says:   "letters, digits, -, _ and .",
+	open:   true,
 	schema: schema{"pattern": `^[A-Za-z0-9_.-]*$`},
 }
 
@@ -141,6 +140,7 @@ var someWord = rule{
 		return word.check(s)
 	},
 	says:   word.says,
+	open:   true,
 	schema: schema{"pattern": `^[A-Za-z0-9_.-]+$`},
 }
 

@@ -86,9 +86,7 @@ func (*Transfer) rules() []schema {
 	mode := func(word string) schema {
 		return schema{"properties": schema{"mode": schema{"const": word}}, "required": []string{"mode"}}
 	}
-	byTarget := schema{"properties": schema{"to": schema{"anyOf": []schema{{"type": "string"}, {
-		"not": schema{"anyOf": []schema{having("send_digits"), having("trunk_id")}},
-	}}}}}
+	byTarget := schema{"properties": schema{"to": without("send_digits", "trunk_id")}}
 	return []schema{
 		{"if": schema{"properties": schema{"announce": schema{"minItems": 1}}, "required": []string{"announce"}}, "then": mode(TransferAttended)},
 		{"if": mode(TransferRefer), "then": schema{"allOf": []schema{

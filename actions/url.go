@@ -43,18 +43,21 @@ func (f urlForm) schemes() []string {
 // a host without a user before it.
 func (f urlForm) pattern() string {
 	const (
-		part     = "[^\x00-\x20\x7f-\u009f\u2028\u2029\"<>\\\\^`{|}"
-		rest     = part + "]*"
-		behind   = "(?:[/?#]" + rest + ")?$"
-		absolute = part + ":/?#@]" + part + "/?#@]*" + behind
+		not       = "[^\x00-\x20\x7f-\u009f\u2028\u2029\"<>\\\\^`{|}" // to be closed with ]
+		escaped   = "|%[0-9A-Fa-f]{2}"
+		path      = "(?:" + not + "?#%]" + escaped + ")*"
+		behind    = "(?:\\?" + not + "#]*)?(?:#(?:" + not + "%]" + escaped + ")*)?$"
+		authority = "(?:\\[[0-9A-Za-z:.%_~-]+\\]|" + not + ":/?#@]+)(?::[0-9]*)?"
+		absolute  = "://" + authority + "(?:/" + path + ")?" + behind
+		relative  = "(?:" + not + ":/?#%]" + escaped + ")*(?:/" + path + ")?" + behind
 	)
 	switch f {
 	case urlRelative:
-		return "^[Hh][Tt][Tt][Pp][Ss]?://" + absolute + "|^" + part + ":/?#]*" + behind
+		return "^[Hh][Tt][Tt][Pp][Ss]?" + absolute + "|^" + relative
 	case urlSocket:
-		return "^[Ww][Ss][Ss]://" + absolute
+		return "^[Ww][Ss][Ss]" + absolute
 	default:
-		return "^[Hh][Tt][Tt][Pp][Ss]?://" + absolute
+		return "^[Hh][Tt][Tt][Pp][Ss]?" + absolute
 	}
 }
 
