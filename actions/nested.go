@@ -15,14 +15,12 @@ type nesting struct {
 	def   string
 	verbs []string
 	max   int
-	// early allows the field early.
-	early bool
 }
 
 var (
 	prompting    = &nesting{in: "a prompt", def: "prompt_action", verbs: []string{"say", "play"}, max: MaxActions}
 	announcement = &nesting{in: "an announcement", def: "prompt_action", verbs: []string{"say", "play"}, max: MaxActions}
-	waiting      = &nesting{in: "wait_actions", def: "wait_action", verbs: []string{"say", "play", "pause"}, max: 20, early: true}
+	waiting      = &nesting{in: "wait_actions", def: "wait_action", verbs: []string{"say", "play", "pause"}, max: 20}
 )
 
 // nested is a list of actions inside an action.
@@ -100,7 +98,7 @@ func (l *nesting) check(p *parser, action Action) error {
 		e.Allowed, e.Got = fmt.Sprintf("a whole number between 1 and %d", maxLoop), "0"
 		return e
 	}
-	if early && !l.early {
+	if early {
 		return p.refuse("early", "is not allowed in "+l.in)
 	}
 	return nil

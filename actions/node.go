@@ -90,7 +90,7 @@ func readJSON(body []byte) (*node, error) {
 		return nil, errors.New("is not valid UTF-8")
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, errors.New(`is empty; it must be a list of actions or {"actions": […]}`)
+		return nil, errors.New("is empty; it must be JSON")
 	}
 	r := &reader{dec: json.NewDecoder(bytes.NewReader(body)), body: body}
 	r.dec.UseNumber()

@@ -186,34 +186,6 @@ func TestEveryFieldRefusesWrongTypes(t *testing.T) {
 // errorsOnRequired tells a refusal of a missing field that stands before the one under test.
 func errorsOnRequired(e *Error) bool { return strings.HasPrefix(e.Message, "is required; it must be ") }
 
-func FuzzParse(f *testing.F) {
-	for _, folder := range []string{"good", "bad"} {
-		for _, path := range fixtures(f, folder) {
-			body, err := os.ReadFile(path)
-			require.NoError(f, err)
-			f.Add(body)
-		}
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		reply, err := Parse(body)
-		if err != nil {
-			var refused *Error
-			require.ErrorAs(t, err, &refused)
-			require.NotEmpty(t, refused.Message)
-			return
-		}
-		require.True(t, json.Valid(body), "accepted what is not JSON")
-		encoded, err := Encode(reply.Actions)
-		require.NoError(t, err)
-		again, err := Decode(encoded)
-		require.NoError(t, err)
-		require.Equal(t, reply.Actions, again)
-		twice, err := Encode(again)
-		require.NoError(t, err)
-		require.Equal(t, string(encoded), string(twice))
-	})
-}
-
 func BenchmarkParse(b *testing.B) {
 	body, err := os.ReadFile(filepath.Join("testdata", "good", "gather.json"))
 	require.NoError(b, err)

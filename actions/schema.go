@@ -121,7 +121,7 @@ func (v verb) schema(in *nesting) schema {
 		if loop, ok := properties["loop"].(schema); ok {
 			loop["minimum"] = 1
 		}
-		if early, ok := properties["early"].(schema); ok && !in.early {
+		if early, ok := properties["early"].(schema); ok {
 			early["const"] = false
 		}
 	}

@@ -113,7 +113,7 @@ func TestSchemaDocuments(t *testing.T) {
 			require.Equal(t, f.doc, property.Description)
 			require.True(t, strings.HasSuffix(f.doc, "."), "%s.%s is a sentence", v.name, f.name)
 			if value, ok := canonical[f.name]; ok && !f.required {
-				require.EqualValues(t, toJSON(t, value), toJSON(t, property.Default), "%s.%s", v.name, f.name)
+				require.Equal(t, toJSON(t, value), toJSON(t, property.Default), "%s.%s", v.name, f.name)
 			}
 		}
 	}
