@@ -65,6 +65,12 @@ func Sounds(length time.Duration) string {
 //	700                  rings 0.3 s, answers, types 1 2 3 4 # after 1.5 s, stays for 20 s
 //	701                  rings 0.3 s, answers, hangs up after 2 s
 //	702                  rings 0.3 s, answers, sounds a tone for 20 s
+//	711 … 719            rings 1 … 9 s, answers, stays for a minute in silence
+//	720                  answers as a person: says "Hello?" after half a second and listens for a minute
+//	721                  answers as a machine: a greeting of some nine seconds, a beep, silence
+//	722                  answers as a machine whose greeting no beep follows
+//	723                  answers and says nothing for a minute
+//	730 … 739            answers, presses the key 0 … 9 after a second, stays for a minute
 //	anything else        rings 0.3 s, answers, echoes
 type Carrier struct {
 	// SIPAddr is where the carrier hears SIP over UDP: the proxy of a trunk.

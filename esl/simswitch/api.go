@@ -28,6 +28,8 @@ func init() {
 		"uuid_getvar":       (*Switch).uuidGetvar,
 		"uuid_kill":         (*Switch).uuidKill,
 		"uuid_record":       (*Switch).uuidRecord,
+		"uuid_bridge":       (*Switch).uuidBridge,
+		"uuid_transfer":     (*Switch).uuidTransfer,
 		"uuid_send_dtmf":    (*Switch).uuidSendDTMF,
 		"uuid_setvar":       (*Switch).uuidSetvar,
 		"uuid_setvar_multi": (*Switch).uuidSetvarMulti,

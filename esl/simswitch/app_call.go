@@ -20,22 +20,13 @@ func (c *channel) appRingReady(string) { c.ring() }
 // appPark is switch_ivr_park: the channel waits for messages until it is hung up, transferred, or park_timeout (read once,
 // when it is parked) has passed.
 func (c *channel) appPark(string) {
-	limit := time.Duration(-1)
-	why := causeNormalClearing
 	c.mu.Lock()
 	if c.parked {
 		c.mu.Unlock()
 		c.sw.log.Error("cannot park a channel that is parked already", "channel", c.uuid)
 		return
 	}
-	if value, ok := c.hasVariableLocked("park_timeout"); ok {
-		seconds, name, found := strings.Cut(value, ":")
-		if found {
-			why = parseCause(name)
-		}
-		limit = time.Duration(leadingInt(seconds)) * time.Second
-		c.setLocked("park_timeout", "")
-	}
+	limit, why := c.parkTimeLocked()
 	c.parked = true
 	c.fireLocked(evPark, fromPark)
 	c.touchLocked()
@@ -131,30 +122,6 @@ func (c *channel) appMultiset(data string) {
 }
 
 func (c *channel) appLog(string) {}
-
-// appTransfer is transfer_function: `extension [dialplan [context]]`. The channel leaves whatever it runs and is routed anew.
-func (c *channel) appTransfer(data string) {
-	parts := separate(data, ' ', 4)
-	if len(parts) == 0 || parts[0] == "-aleg" || parts[0] == "-bleg" || parts[0] == "-both" {
-		c.sw.log.Error("transfer is simulated for the channel itself only", "data", data, "channel", c.uuid)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(parts) > 1 && !strings.EqualFold(parts[1], "XML") {
-		c.sw.log.Error("dialplan is not simulated", "dialplan", parts[1], "channel", c.uuid)
-		c.hangupLocked(causeNoRoute)
-		return
-	}
-	c.profile.destination = parts[0]
-	if len(parts) > 2 {
-		c.profile.context = parts[2]
-	}
-	c.times.profileCreated = c.sw.clock.micros()
-	c.times.transfer = c.times.profileCreated
-	c.transferred = true
-	c.poke()
-}
 
 // appSchedHangup is sched_hangup_function: `[+]<time> [<cause>]`.
 func (c *channel) appSchedHangup(data string) {

@@ -17,7 +17,7 @@ func (c *channel) appPlayback(data string) {
 	case hungUp:
 		// A BYE is noticed between two frames and fails the playback; a hang-up from another thread wakes the read in the
 		// middle of it, which ends the playback without an error.
-		if !c.hungUpRemotely() {
+		if !c.hungUpRemotely() && !c.wanted() {
 			response = "FILE PLAYED"
 		}
 	}

@@ -2,6 +2,7 @@ package simswitch
 
 import (
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -15,13 +16,22 @@ func (c *channel) appBridge(data string) {
 		timeout = time.Duration(n) * time.Second
 	}
 	c.mu.Lock()
-	c.lastDial = nil
 	c.setLocked("originate_disposition", "failure")
 	c.setLocked("DIALSTATUS", "INVALIDARGS")
+	// An answered caller waits while others ring (switch_channel.c, CF_ORIGINATOR).
+	if c.answered && c.cause == causeNone {
+		c.callStateLocked(callWaiting)
+	}
 	c.mu.Unlock()
-	peer, _, why := c.sw.dial(c, data, timeout, nil)
+	result := c.sw.dial(c, data, timeout, nil)
+	peer := result.winner
+	c.mu.Lock()
+	if c.callState == callWaiting && c.cause == causeNone {
+		c.callStateLocked(callActive)
+	}
+	c.mu.Unlock()
 	if peer == nil {
-		c.bridgeFailed(why)
+		c.bridgeFailed(result)
 		return
 	}
 	peer.mu.Lock()
@@ -31,14 +41,26 @@ func (c *channel) appBridge(data string) {
 		c.answer()
 		c.runOnAnswer()
 	}
-	number := peer.destination()
 	c.mu.Lock()
 	c.setLocked("originate_disposition", "SUCCESS")
 	c.setLocked("DIALSTATUS", "SUCCESS")
-	c.setLocked("originate_causes", peer.uuid+";NONE")
-	c.setLocked("originated_legs", peer.uuid+";Outbound Call;"+number)
+	c.legsLocked(result)
 	c.mu.Unlock()
-	c.bridge(peer)
+	c.bridge(peer, func(b *bond) { peer.handOver(func() { peer.exchange(c, b) }) })
+}
+
+// legsLocked sets the variables that list every leg of a dial string and how it ended.
+func (c *channel) legsLocked(result placed) {
+	var causes, legs []string
+	for _, l := range result.legs {
+		if l.c == nil {
+			continue
+		}
+		causes = append(causes, l.c.uuid+";"+l.cause.String())
+		legs = append(legs, l.c.uuid+";Outbound Call;"+l.c.dialedNumber)
+	}
+	c.setLocked("originate_causes", arrayValue(causes))
+	c.setLocked("originated_legs", arrayValue(legs))
 }
 
 // dialStatus is the DIALSTATUS variable for a cause (switch_ivr_originate.c).
@@ -61,25 +83,19 @@ func dialStatus(why cause) string {
 
 // bridgeFailed sets the variables of a bridge that came to nothing and ends the call unless it is told to go on
 // (switch_channel_handle_cause).
-func (c *channel) bridgeFailed(why cause) {
-	number := ""
-	if c.lastDial != nil {
-		number = c.lastDial.destination()
+func (c *channel) bridgeFailed(result placed) {
+	why := result.cause
+	var failure map[string]string
+	if result.last != nil {
+		failure = result.last.get("sip_invite_failure_status", "sip_invite_failure_phrase")
 	}
 	c.mu.Lock()
 	c.setLocked("originate_disposition", why.String())
 	c.setLocked("DIALSTATUS", dialStatus(why))
-	if c.lastDial != nil {
-		c.setLocked("last_bridge_hangup_cause", why.String())
-		for name, value := range c.lastDial.get("sip_invite_failure_status", "sip_invite_failure_phrase", "proto_specific_hangup_cause") {
-			if name == "proto_specific_hangup_cause" {
-				name = "last_bridge_proto_specific_hangup_cause"
-			}
-			c.setLocked(name, value)
-		}
-		c.setLocked("originate_causes", c.lastDial.uuid+";"+why.String())
-		c.setLocked("originated_legs", c.lastDial.uuid+";Outbound Call;"+number)
+	for name, value := range failure {
+		c.setLocked(name, value)
 	}
+	c.legsLocked(result)
 	c.setLocked("originate_failed_cause", why.String())
 	goesOn, given := c.hasVariableLocked("continue_on_fail")
 	failures, limited := c.hasVariableLocked("failure_causes")
@@ -104,12 +120,6 @@ func containsCause(list string, why cause) bool {
 	return false
 }
 
-func (c *channel) destination() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.profile.destination
-}
-
 // meet copies what an event of one leg tells about the other.
 func (c *channel) meet(kind string, peer *channel) *otherLeg {
 	peer.mu.Lock()
@@ -117,17 +127,40 @@ func (c *channel) meet(kind string, peer *channel) *otherLeg {
 	return &otherLeg{kind: kind, uuid: peer.uuid, name: peer.name, direction: peer.direction(), profile: peer.profile, times: peer.times}
 }
 
-// bridge joins two legs until one of them hangs up.
-func (c *channel) bridge(peer *channel) {
+// bond is two legs that are bridged. It is over as soon as one of them is wanted elsewhere or hangs up.
+type bond struct {
+	once sync.Once
+	// over is closed by whoever leaves first, left when the called side has left too.
+	over, left chan struct{}
+}
+
+func newBond() *bond { return &bond{over: make(chan struct{}), left: make(chan struct{})} }
+
+func (b *bond) end() { b.once.Do(func() { close(b.over) }) }
+
+func (b *bond) ended() bool {
+	select {
+	case <-b.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// bridge is the caller's half of switch_ivr_multi_threaded_bridge: it joins two legs until one of them leaves. begin puts the
+// called side on its half.
+func (c *channel) bridge(peer *channel, begin func(*bond)) {
 	now := c.sw.clock.micros()
 	other := c.meet("originatee", peer)
+	b := newBond()
 	c.mu.Lock()
 	if !c.readyLocked() {
 		c.mu.Unlock()
 		peer.hangup(causeOriginatorCancel)
 		return
 	}
-	c.partner = peer
+	c.partner, c.bond = peer, b
+	c.originator = true
 	c.other = other
 	c.times.bridged = now
 	if c.times.progress == 0 {
@@ -135,37 +168,58 @@ func (c *channel) bridge(peer *channel) {
 	}
 	c.profile.calleeName, c.profile.calleeNumber = other.profile.destination, other.profile.destination
 	c.setLocked("signal_bond", peer.uuid)
-	c.fireLocked(evBridge, fromBridge, header{"Bridge-A-Unique-ID", c.uuid}, header{"Bridge-B-Unique-ID", peer.uuid})
+	sides := []header{{"Bridge-A-Unique-ID", c.uuid}, {"Bridge-B-Unique-ID", peer.uuid}}
+	c.fireLocked(evBridge, fromBridge, sides...)
 	c.setLocked("bridge_to", peer.uuid)
 	c.setLocked("last_bridge_to", peer.uuid)
 	c.setLocked("bridge_channel", peer.name)
 	c.setLocked("bridge_uuid", peer.uuid)
+	c.touchLocked()
 	c.mu.Unlock()
 	peer.mu.Lock()
-	peer.partner = c
+	peer.partner, peer.bond = c, b
 	peer.times.bridged = now
 	peer.watch = nil
 	peer.mu.Unlock()
-	peer.handOver(func() { peer.exchange(c) })
-	c.talk(peer)
-	c.unbridge(peer)
+	begin(b)
+	c.talk(peer, b)
+	c.unbridge(peer, b, sides)
 }
 
-// talk runs the calling side of a bridge until it or its peer has been hung up. Digits go on to the other side.
-func (c *channel) talk(peer *channel) {
-	for c.ready() && peer.up() {
+// talk runs one side of a bridge until it or its peer leaves. Digits go on to the other side.
+func (c *channel) talk(peer *channel, b *bond) {
+	told := false
+	for c.ready() && !b.ended() {
 		c.parseEvents()
+		c.runOnAnswer()
 		c.passDigits(peer)
 		c.passAnswer(peer)
-		if !c.ready() || !peer.up() {
-			return
+		if !told && c.isAnswered() {
+			told = true
+			peer.poke()
+		}
+		if !c.ready() {
+			break
 		}
 		select {
 		case <-c.wake:
+		case <-b.over:
 		case <-peer.reported:
-			return
+			b.end()
 		}
 	}
+	// What the other side learns of a hang-up it learns before it goes on.
+	if !c.up() && !b.ended() {
+		peer.learn(c)
+	}
+	b.end()
+	peer.poke()
+}
+
+func (c *channel) isAnswered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answered
 }
 
 func (c *channel) passDigits(peer *channel) {
@@ -185,6 +239,9 @@ func (c *channel) passDigits(peer *channel) {
 
 // passAnswer answers the caller when a peer that was bridged in early media answers.
 func (c *channel) passAnswer(peer *channel) {
+	if c.outbound {
+		return
+	}
 	peer.mu.Lock()
 	answered := peer.answered
 	peer.mu.Unlock()
@@ -194,64 +251,78 @@ func (c *channel) passAnswer(peer *channel) {
 	}
 }
 
-// exchange is the called side's half of a bridge, on its own goroutine.
-func (c *channel) exchange(caller *channel) {
+// exchange is the called side's half of a bridge, on its own goroutine (switch_ivr_bridge.c, audio_bridge_on_exchange_media).
+func (c *channel) exchange(caller *channel, b *bond) {
 	c.mu.Lock()
 	c.setLocked("bridge_to", caller.uuid)
 	c.setLocked("last_bridge_to", caller.uuid)
 	c.setLocked("bridge_channel", caller.name)
 	c.setLocked("bridge_uuid", caller.uuid)
-	c.setLocked("last_bridge_role", "originatee")
+	c.setLocked("signal_bond", caller.uuid)
 	c.mu.Unlock()
+	defer close(b.left)
 	if !c.enter(stateExchangeMedia) {
+		caller.learn(c)
+		b.end()
 		caller.poke()
 		return
 	}
-	for c.ready() && caller.up() {
-		c.parseEvents()
-		c.runOnAnswer()
-		c.passDigits(caller)
-		caller.poke()
-		if !c.ready() || !caller.up() {
-			break
-		}
-		<-c.wake
+	c.talk(caller, b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setLocked("bridge_to", "")
+	c.partner, c.bond = nil, nil
+	if c.cause != causeNone || c.transferred {
+		return
 	}
-	caller.mu.Lock()
-	why := caller.cause
-	caller.mu.Unlock()
-	c.set("bridge_to", "")
-	if why != causeNone {
-		c.set("bridge_hangup_cause", why.String())
+	if isTrue(c.variableLocked("park_after_bridge")) {
+		c.parkNext = true
+		return
+	}
+	if c.answered {
+		c.hangupLocked(causeNormalClearing)
+	} else {
+		c.hangupLocked(causeOriginatorCancel)
 	}
 }
 
-// unbridge ends the caller's side: the peer is hung up, its end is waited for, and the side that did not hang up first
-// learns how the other ended.
-func (c *channel) unbridge(peer *channel) {
-	c.mu.Lock()
-	mine := c.cause
-	c.mu.Unlock()
-	if mine != causeNone && peer.up() {
-		peer.learn(c)
-		peer.hangup(mine)
-	} else {
-		peer.hangup(causeNormalClearing)
-		c.learn(peer)
-	}
-	<-peer.reported
+// unbridge ends the caller's side: the other side's leaving is waited for, and then it is decided whether the caller parks, goes on
+// or ends.
+func (c *channel) unbridge(peer *channel, b *bond, sides []header) {
 	peer.mu.Lock()
-	ended := peer.cause
+	peer.stopBroadcastLocked()
 	peer.mu.Unlock()
+	select {
+	case <-b.left:
+	case <-peer.reported:
+	}
+	peer.mu.Lock()
+	ended, answered := peer.cause, peer.answered
+	peer.mu.Unlock()
+	if ended != causeNone {
+		<-peer.reported
+	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.setLocked("bridge_to", "")
-	c.setLocked("bridge_hangup_cause", ended.String())
-	c.fireLocked(evUnbridge, fromBridge, header{"Bridge-A-Unique-ID", c.uuid}, header{"Bridge-B-Unique-ID", peer.uuid})
-	c.partner = nil
-	after := isTrue(c.variableLocked("hangup_after_bridge"))
-	c.mu.Unlock()
-	if after {
-		c.hangup(ended)
+	if ended != causeNone {
+		c.setLocked("bridge_hangup_cause", ended.String())
+	}
+	if c.cause != causeNone {
+		// The caller's thread tells the other side last (switch_ivr_bridge.c, switch_ivr_multi_threaded_bridge).
+		defer peer.set("bridge_hangup_cause", c.cause.String())
+	}
+	c.fireLocked(evUnbridge, fromBridge, sides...)
+	c.partner, c.bond, c.originator = nil, nil, false
+	if !c.readyLocked() || !answered {
+		return
+	}
+	switch {
+	case isTrue(c.variableLocked("park_after_bridge")):
+		c.parkNext = true
+		c.transferred = true
+	case isTrue(c.variableLocked("hangup_after_bridge")):
+		c.hangupLocked(ended)
 	}
 }
 

@@ -146,49 +146,7 @@ func (c *channel) runIncoming() {
 	c.fireLocked(evCreate, fromRun)
 	c.callStateLocked(callRinging)
 	c.mu.Unlock()
-	c.route()
-}
-
-// route is the routing and executing half of the state machine: hunt, execute, and again after a transfer.
-func (c *channel) route() {
-	for {
-		if !c.enter(stateRouting) {
-			return
-		}
-		applications := c.hunt()
-		if applications == nil {
-			if c.up() {
-				c.hangup(causeNoRoute)
-			}
-			return
-		}
-		c.mu.Lock()
-		c.hitPlan = true
-		c.mu.Unlock()
-		if !c.runExtension(applications) {
-			return
-		}
-	}
-}
-
-// runExtension is switch_core_standard_on_execute. It reports whether the channel is to be routed anew.
-func (c *channel) runExtension(applications []application) bool {
-	if !c.enter(stateExecute) {
-		return false
-	}
-	for _, a := range applications {
-		if !c.ready() || !c.execute(a.name, a.data) {
-			break
-		}
-	}
-	c.mu.Lock()
-	again := c.transferred && c.cause == causeNone
-	c.transferred = false
-	c.mu.Unlock()
-	if !again {
-		c.hangup(causeNormalClearing)
-	}
-	return again
+	c.live(c.route)
 }
 
 // simCall is the API command `sim_call {json}`, which a real switch does not have.

@@ -16,6 +16,7 @@ const (
 	causeNoUserResponse     cause = 18
 	causeNoAnswer           cause = 19
 	causeOutOfOrder         cause = 27
+	causeExchangeRouting    cause = 25
 	causeNormalUnspecified  cause = 31
 	causeChanNotImplemented cause = 66
 	causeSuccess            cause = 142

@@ -36,6 +36,7 @@ const (
 	callRinging callState = 2
 	callEarly   callState = 3
 	callActive  callState = 4
+	callWaiting callState = 6
 	callHangup  callState = 8
 )
 
@@ -47,6 +48,8 @@ func (c callState) String() string {
 		return "EARLY"
 	case callActive:
 		return "ACTIVE"
+	case callWaiting:
+		return "RING_WAIT"
 	case callHangup:
 		return "HANGUP"
 	default:
@@ -64,7 +67,7 @@ const (
 // profile is a caller profile: who calls whom.
 type profile struct {
 	username, dialplan, cidName, cidNumber, origName, origNumber string
-	calleeName, calleeNumber                                     string
+	calleeName, calleeNumber, rdnis                              string
 	networkAddr, ani, destination, source, context               string
 	logicalDirection                                             string
 }
@@ -126,8 +129,15 @@ type channel struct {
 	app, appData  string
 	recordings    []*recording
 	partner       *channel
-	lastDial      *channel
-	next          func()
+	bond          *bond
+	originator    bool
+	joining       *joining
+	parkNext      bool
+	dialedNumber  string
+	next, errand  func()
+	winner        bool
+	says          []utterance
+	voice         []sound
 	watch         chan struct{}
 	settled       bool
 	remote        bool
@@ -330,6 +340,15 @@ func (c *channel) queue(m *message) bool {
 	c.private = append(c.private, m)
 	c.poke()
 	return true
+}
+
+// stopBroadcastLocked is switch_channel_stop_broadcast: what a message started is to end.
+func (c *channel) stopBroadcastLocked() {
+	if c.broadcast {
+		c.stopBroadcast = true
+		c.brk = true
+	}
+	c.poke()
 }
 
 // stopApplications is uuid_break (mod_commands.c, break_function).

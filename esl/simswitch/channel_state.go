@@ -17,6 +17,7 @@ var (
 	fromExec     = origin{"switch_core_session.c", "switch_core_session_exec"}
 	fromPark     = origin{"switch_ivr.c", "switch_ivr_park"}
 	fromBridge   = origin{"switch_ivr_bridge.c", "switch_ivr_multi_threaded_bridge"}
+	fromJoin     = origin{"switch_ivr_bridge.c", "uuid_bridge_on_soft_execute"}
 	fromPlay     = origin{"switch_ivr_play_say.c", "switch_ivr_play_file"}
 	fromCall     = origin{"switch_channel.c", "switch_channel_perform_set_callstate"}
 	fromOutgoing = origin{"switch_core_session.c", "switch_core_session_outgoing_channel"}
@@ -70,6 +71,12 @@ func (c *channel) hangupLocked(why cause, details ...header) bool {
 	}
 	for _, d := range details {
 		c.setLocked(d.name, d.value)
+	}
+	switch {
+	case c.originator:
+		c.setLocked("last_bridge_role", "originator")
+	case c.bond != nil:
+		c.setLocked("last_bridge_role", "originatee")
 	}
 	c.cause = why
 	c.state = stateHangup
@@ -171,6 +178,7 @@ func (c *channel) answer() bool {
 	if len(c.onAnswerLocked()) == 0 {
 		c.callStateLocked(callActive)
 	}
+	c.hearLocked(c.says)
 	if c.script != nil {
 		c.script.answered()
 	}

@@ -241,7 +241,8 @@ func (c *client) await(what string, m match) map[string]string {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			require.FailNow(c.t, "no such event", "%s, among %d: %v", what, seen, c.names(""))
+			names := c.names("")
+			require.FailNow(c.t, "no such event", "%s, among %d: … %v", what, seen, names[max(0, len(names)-30):])
 		}
 	}
 }

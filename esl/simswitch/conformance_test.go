@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -422,7 +423,7 @@ func playScenes(t *testing.T, r rig, update bool) {
 	prompt(t, filepath.Join(r.media(), "prompt.wav"))
 	var playing sync.WaitGroup
 	slots := make(chan struct{}, scenesAtOnce)
-	for i, scene := range conformanceScenes {
+	for i, scene := range slices.Concat(conformanceScenes, dialScenes, joinScenes, roomScenes) {
 		slots <- struct{}{}
 		playing.Go(func() {
 			defer func() { <-slots }()

@@ -151,7 +151,7 @@ func (e *event) appendJSON(b []byte) []byte {
 		}
 		b = appendJSONString(b, e.headers[i].name)
 		b = append(b, ':')
-		b = appendJSONString(b, e.headers[i].value)
+		b = appendJSONValue(b, e.headers[i].value)
 	}
 	if e.hasBody {
 		b = append(b, `,"Content-Length":"`...)
@@ -160,6 +160,37 @@ func (e *event) appendJSON(b []byte) []byte {
 		b = appendJSONString(b, e.body)
 	}
 	return append(b, '}')
+}
+
+// arrayMark begins the value of a variable that holds several, with arrayComma between them (switch_event.c,
+// switch_event_add_array).
+const (
+	arrayMark  = "ARRAY::"
+	arrayComma = "|:"
+)
+
+// arrayValue is the value of a variable that was pushed to: plain for one item.
+func arrayValue(items []string) string {
+	if len(items) < 2 {
+		return strings.Join(items, "")
+	}
+	return arrayMark + strings.Join(items, arrayComma)
+}
+
+// appendJSONValue writes a string, or an array for a value that holds several.
+func appendJSONValue(b []byte, s string) []byte {
+	items, ok := strings.CutPrefix(s, arrayMark)
+	if !ok {
+		return appendJSONString(b, s)
+	}
+	b = append(b, '[')
+	for i, item := range strings.Split(items, arrayComma) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendJSONString(b, item)
+	}
+	return append(b, ']')
 }
 
 // appendJSONString is cJSON's print_string_ptr: only the quote, the backslash and control characters are escaped.

@@ -11,10 +11,6 @@ type step struct {
 	do    func(c *channel)
 }
 
-func refuse(status int) []step {
-	return []step{{answerDelay, func(c *channel) { c.refused(status) }}}
-}
-
 const (
 	// answerDelay is how long the simulated carrier takes to react to an INVITE.
 	answerDelay = 5 * time.Millisecond
@@ -26,24 +22,56 @@ func rings(c *channel)   { c.ring() }
 func answers(c *channel) { c.answer() }
 func hangsUp(c *channel) { c.byeReceived() }
 
+// outcomeOf is what the telephone company does with the numbers that end in suffix, where a dot is any digit.
+type outcomeOf struct {
+	suffix string
+	steps  func(last int) []step
+	// says is what the party at the far end lets one hear from the answer on.
+	says []utterance
+}
+
 // carrier is what the telephone company does with a number, chosen by how it ends; the same as the dialplan of the lab's
 // carrier.
-var carrier = []struct {
-	suffix string
-	steps  []step
-}{
-	{"486", refuse(486)},
-	{"404", refuse(404)},
-	{"603", refuse(603)},
-	{"503", refuse(503)},
+var carrier = []outcomeOf{
+	{suffix: "486", steps: refuses(486)},
+	{suffix: "404", steps: refuses(404)},
+	{suffix: "603", steps: refuses(603)},
+	{suffix: "503", steps: refuses(503)},
 	// The carrier's dialplan ends after a minute of ringing, and FreeSWITCH refuses with 480 then.
-	{"180", []step{{answerDelay, rings}, {60 * time.Second, func(c *channel) { c.refused(480) }}}},
-	{"183", []step{{answerDelay, func(c *channel) { c.preAnswer() }}, {6 * time.Second, answers}, {3 * time.Second, hangsUp}}},
-	{"700", append([]step{{answerDelay, rings}, {300 * time.Millisecond, answers}},
-		append(dials("1234#", 1500*time.Millisecond, 150*time.Millisecond+digitSpacing), step{20 * time.Second, hangsUp})...)},
-	{"701", []step{{answerDelay, rings}, {300 * time.Millisecond, answers}, {2 * time.Second, hangsUp}}},
-	{"702", []step{{answerDelay, rings}, {300 * time.Millisecond, answers}, {20 * time.Second, hangsUp}}},
-	{"", []step{{answerDelay, rings}, {300 * time.Millisecond, answers}}},
+	{suffix: "180", steps: does(step{answerDelay, rings}, step{60 * time.Second, func(c *channel) { c.refused(480) }})},
+	{suffix: "183", steps: does(step{answerDelay, func(c *channel) { c.preAnswer() }}, step{6 * time.Second, answers}, step{3 * time.Second, hangsUp})},
+	{suffix: "700", steps: picksUp(append(dials("1234#", 1500*time.Millisecond, 150*time.Millisecond+digitSpacing), step{20 * time.Second, hangsUp})...)},
+	{suffix: "701", steps: picksUp(step{2 * time.Second, hangsUp})},
+	{suffix: "702", steps: picksUp(step{20 * time.Second, hangsUp}), says: []utterance{{length: 20 * time.Second, tone: true}}},
+	{suffix: "71.", steps: func(last int) []step {
+		return []step{{answerDelay, rings}, {time.Duration(last) * time.Second, answers}, {minute, hangsUp}}
+	}},
+	{suffix: "720", steps: picksUp(step{minute, hangsUp}), says: []utterance{{after: 500 * time.Millisecond, length: 600 * time.Millisecond}}},
+	{suffix: "721", steps: picksUp(step{minute, hangsUp}), says: []utterance{{after: 300 * time.Millisecond, length: greeting},
+		{length: 500 * time.Millisecond, tone: true}}},
+	{suffix: "722", steps: picksUp(step{minute, hangsUp}), says: []utterance{{after: 300 * time.Millisecond, length: greeting}}},
+	{suffix: "723", steps: picksUp(step{minute, hangsUp})},
+	{suffix: "73.", steps: func(last int) []step {
+		return picksUp(step{time.Second, func(c *channel) { c.press("0123456789"[last]) }}, step{minute, hangsUp})(last)
+	}},
+	{suffix: "", steps: picksUp()},
+}
+
+const (
+	minute = time.Minute
+	// greeting is about how long the lab's carrier takes for what its machines say.
+	greeting = 9 * time.Second
+)
+
+func does(steps ...step) func(int) []step { return func(int) []step { return steps } }
+
+func refuses(status int) func(int) []step {
+	return does(step{answerDelay, func(c *channel) { c.refused(status) }})
+}
+
+// picksUp rings for a moment, answers, and goes on with more.
+func picksUp(more ...step) func(int) []step {
+	return does(append([]step{{answerDelay, rings}, {300 * time.Millisecond, answers}}, more...)...)
 }
 
 func dials(digits string, first, every time.Duration) []step {
@@ -59,14 +87,27 @@ func dials(digits string, first, every time.Duration) []step {
 	return steps
 }
 
-// farEnd is the script of the party that a number reaches.
-func farEnd(number string) []step {
-	for _, outcome := range carrier {
-		if strings.HasSuffix(number, outcome.suffix) {
-			return outcome.steps
+// farEnd is what the party does that a number reaches.
+func farEnd(number string) (steps []step, says []utterance) {
+	for _, o := range carrier {
+		if last, ok := endsIn(number, o.suffix); ok {
+			return o.steps(last), o.says
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// endsIn compares the end of a number with a suffix whose dot is any digit, and returns that digit.
+func endsIn(number, suffix string) (last int, ok bool) {
+	stem, any := strings.CutSuffix(suffix, ".")
+	if !any {
+		return 0, strings.HasSuffix(number, suffix)
+	}
+	if number == "" {
+		return 0, false
+	}
+	digit := number[len(number)-1]
+	return int(digit - '0'), digit >= '0' && digit <= '9' && strings.HasSuffix(number[:len(number)-1], stem)
 }
 
 // follow plays a script; the channel's end takes back what has not happened.

@@ -31,9 +31,10 @@ func (s *Switch) originate(arg string) string {
 	if paused {
 		return "-ERR DESTINATION_OUT_OF_ORDER\n"
 	}
-	c, _, why := s.dial(nil, words[0], timeout, override)
+	result := s.dial(nil, words[0], timeout, override)
+	c := result.winner
 	if c == nil {
-		return "-ERR " + why.String() + "\n"
+		return "-ERR " + result.cause.String() + "\n"
 	}
 	exten := words[1]
 	name, isApp := strings.CutPrefix(exten, "&")

@@ -1,69 +1,17 @@
 package simswitch
 
-import (
-	"time"
-)
-
-// leg is one call that is being placed.
-type leg struct {
-	c     *channel
-	limit time.Time
-	cause cause
-	rang  bool
-	early bool
-}
-
-// dialing is switch_ivr_originate at work for one group of alternatives that ring at once.
-type dialing struct {
-	sw          *Switch
-	caller      *channel
-	legs        []*leg
-	notify      chan struct{}
-	ignoreEarly bool
-	limit       time.Time
-}
-
-// dial is switch_ivr_originate: it places the legs of a dial string, group by group, and returns the first channel that
-// answers, or that sends early media when that counts. caller is the channel that bridges, nil for the originate command.
-func (s *Switch) dial(caller *channel, text string, timeout time.Duration, override *profile) (*channel, *dialString, cause) {
-	d, err := parseDialString(text)
-	if err != nil {
-		s.log.Error("cannot originate", "error", err)
-		return nil, nil, causeOutOfOrder
-	}
-	if value, ok := lookup(d.vars, "originate_timeout"); ok && leadingInt(value) > 0 {
-		timeout = time.Duration(leadingInt(value)) * time.Second
-	}
-	why := causeOutOfOrder
-	for _, group := range d.groups {
-		run := &dialing{sw: s, caller: caller, notify: make(chan struct{}, 1)}
-		if value, ok := lookup(d.vars, "ignore_early_media"); ok {
-			run.ignoreEarly = isTrue(value)
-		} else if caller != nil {
-			run.ignoreEarly = isTrue(caller.variable("ignore_early_media"))
-		}
-		run.limit = s.clock.now().Add(timeout)
-		for _, t := range group {
-			run.place(t, d.vars, override)
-		}
-		var winner *channel
-		if winner, why = run.wait(); winner != nil {
-			return winner, d, causeSuccess
-		}
-		if caller != nil && !caller.up() {
-			return nil, d, causeOriginatorCancel
-		}
-	}
-	return nil, d, why
-}
+import "time"
 
 // place starts one leg.
 func (r *dialing) place(t dialTarget, globals []header, override *profile) {
 	vars := mergeHeaders(append([]header(nil), globals...), t.vars)
-	l := &leg{limit: r.limit}
+	l := &leg{start: r.start}
 	r.legs = append(r.legs, l)
+	if value, ok := lookup(vars, "leg_delay_start"); ok && leadingInt(value) > 0 {
+		l.start = r.start.Add(time.Duration(leadingInt(value)) * time.Second)
+	}
 	if value, ok := lookup(vars, "leg_timeout"); ok && leadingInt(value) > 0 {
-		l.limit = r.sw.clock.now().Add(time.Duration(leadingInt(value)) * time.Second)
+		l.limit = l.start.Add(time.Duration(leadingInt(value)) * time.Second)
 	}
 	uuid, ok := lookup(vars, "origination_uuid")
 	if !ok || uuid == "" {
@@ -89,17 +37,15 @@ func (r *dialing) place(t dialTarget, globals []header, override *profile) {
 		to.gateway.callsOut.Add(1)
 	}
 	l.c = c
-	if r.caller != nil {
-		r.caller.mu.Lock()
-		r.caller.lastDial = c
-		r.caller.mu.Unlock()
-	}
+	c.dialedNumber = to.user
 	c.fire(evOutgoing, fromOutgoing)
 	c.linkCaller(r.caller)
-	go func() {
-		defer r.sw.wg.Done()
-		c.runOutgoing(to)
-	}()
+	l.begin = func() {
+		go func() {
+			defer r.sw.wg.Done()
+			c.runOutgoing(to)
+		}()
+	}
 }
 
 // stillborn raises what a channel raises that is destroyed before it was anything.
@@ -182,110 +128,6 @@ func (c *channel) linkCaller(caller *channel) {
 	c.mu.Unlock()
 }
 
-// wait waits for the first leg that counts as answered. On failure the cause is that of the leg that ended last.
-func (r *dialing) wait() (*channel, cause) {
-	why := causeOutOfOrder
-	for {
-		alive := false
-		var next time.Time
-		for _, l := range r.legs {
-			if l.c == nil || l.cause != causeNone {
-				if l.cause != causeNone {
-					why = l.cause
-				}
-				continue
-			}
-			established := r.look(l)
-			if l.cause != causeNone {
-				why = l.cause
-				continue
-			}
-			if established {
-				r.loseRace(l.c)
-				return l.c, causeSuccess
-			}
-			alive = true
-			if next.IsZero() || l.limit.Before(next) {
-				next = l.limit
-			}
-		}
-		if !alive {
-			return nil, why
-		}
-		if r.caller != nil && !r.caller.up() {
-			r.abandon(causeOriginatorCancel)
-			return nil, causeOriginatorCancel
-		}
-		r.sleep(next)
-	}
-}
-
-func (r *dialing) sleep(until time.Time) {
-	timer := time.NewTimer(max(0, r.sw.clock.real(until.Sub(r.sw.clock.now()))))
-	defer timer.Stop()
-	var callerWake <-chan struct{}
-	if r.caller != nil {
-		callerWake = r.caller.wake
-	}
-	select {
-	case <-timer.C:
-	case <-r.notify:
-	case <-callerWake:
-	}
-}
-
-// look reads how a leg stands, passes ringing and early media on to the caller, and hangs a leg up that took too long.
-func (r *dialing) look(l *leg) (established bool) {
-	l.c.mu.Lock()
-	dead, answered := l.c.cause, l.c.answered && l.c.settled
-	rang, early := l.c.rang, l.c.early
-	l.c.mu.Unlock()
-	switch {
-	case dead != causeNone:
-		l.cause = dead
-		return false
-	case answered:
-		return true
-	}
-	if r.caller != nil {
-		if rang && !l.rang {
-			l.rang = true
-			r.caller.ring()
-		}
-		if early && !l.early && !r.ignoreEarly {
-			l.early = true
-			r.caller.preAnswer()
-		}
-	}
-	if early && !r.ignoreEarly {
-		return true
-	}
-	if !r.sw.clock.now().Before(l.limit) {
-		l.c.hangup(causeNoAnswer)
-		l.cause = causeNoAnswer
-	}
-	return false
-}
-
-func (r *dialing) loseRace(winner *channel) {
-	for _, l := range r.legs {
-		if l.c != nil && l.c != winner && l.cause == causeNone {
-			l.c.hangup(causeLoseRace)
-			if r.caller != nil {
-				r.caller.set("last_bridge_hangup_cause", causeLoseRace.String())
-			}
-		}
-	}
-}
-
-func (r *dialing) abandon(why cause) {
-	for _, l := range r.legs {
-		if l.c != nil {
-			l.c.hangup(why)
-		}
-	}
-}
-
 // runOutgoing is the session thread of a call that goes out: it consumes media until whoever placed it hands it over.
 func (c *channel) runOutgoing(to *target) {
 	defer c.finish()
@@ -302,18 +144,24 @@ func (c *channel) runOutgoing(to *target) {
 	if !c.enter(stateRouting) || !c.enter(stateConsumeMedia) {
 		return
 	}
-	c.follow(farEnd(to.user))
+	steps, says := farEnd(to.user)
+	c.says = says
+	c.follow(steps)
 	for {
 		c.runOnAnswer()
 		c.mu.Lock()
-		over, next := c.cause != causeNone, c.next
-		c.next = nil
+		over, next, errand := c.cause != causeNone, c.next, c.errand
+		c.next, c.errand = nil, nil
 		c.mu.Unlock()
 		if over {
 			return
 		}
+		if errand != nil {
+			errand()
+			continue
+		}
 		if next != nil {
-			next()
+			c.live(next)
 			return
 		}
 		<-c.wake
@@ -324,6 +172,14 @@ func (c *channel) runOutgoing(to *target) {
 func (c *channel) handOver(next func()) {
 	c.mu.Lock()
 	c.next = next
+	c.poke()
+	c.mu.Unlock()
+}
+
+// send gives the channel's goroutine something to do while whoever placed the call still waits for it.
+func (c *channel) send(errand func()) {
+	c.mu.Lock()
+	c.errand = errand
 	c.poke()
 	c.mu.Unlock()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func (p realParty) types(t *testing.T, digits string) {
 	require.NoError(t, p.Types(ctx, digits))
 }
 
-// take is one run of a scene on one rig.
+// take is one run of a scene on one rig, seen from one of its calls.
 type take struct {
 	t      *testing.T
 	rig    rig
@@ -168,18 +169,24 @@ type take struct {
 	to     string
 	a      string
 	caller party
-	legs   []string
-	notes  []string
-	steps  int
+	*record
+}
+
+// record is what a take keeps for its transcript, whichever call it comes from.
+type record struct {
+	legs  []string
+	notes []string
+	steps int
 }
 
 const conformanceEvents = "event json CHANNEL_CREATE CHANNEL_STATE CHANNEL_PROGRESS CHANNEL_PROGRESS_MEDIA CHANNEL_ORIGINATE CHANNEL_OUTGOING " +
 	"CHANNEL_ANSWER CHANNEL_PARK CHANNEL_UNPARK CHANNEL_EXECUTE CHANNEL_EXECUTE_COMPLETE CHANNEL_BRIDGE CHANNEL_UNBRIDGE CHANNEL_HANGUP " +
-	"CHANNEL_HANGUP_COMPLETE CHANNEL_DESTROY DTMF RECORD_START RECORD_STOP PLAYBACK_START PLAYBACK_STOP BACKGROUND_JOB"
+	"CHANNEL_HANGUP_COMPLETE CHANNEL_DESTROY DTMF RECORD_START RECORD_STOP PLAYBACK_START PLAYBACK_STOP BACKGROUND_JOB " +
+	"CUSTOM conference::maintenance avmd::start avmd::stop avmd::beep"
 
 func newTake(t *testing.T, r rig, to string) *take {
 	t.Helper()
-	k := &take{t: t, rig: r, to: to, cl: r.login(t)}
+	k := &take{t: t, rig: r, to: to, cl: r.login(t), record: &record{}}
 	require.Equal(t, "+OK event listener enabled json", k.cl.command(conformanceEvents))
 	return k
 }
@@ -200,6 +207,49 @@ func (k *take) ring() {
 	})
 	k.a = e["Unique-ID"]
 	k.legs = append(k.legs, k.a)
+}
+
+// another lets one more call come in and waits until it is parked. It is to the scene's number and suffix.
+func (k *take) another(suffix string) *take {
+	k.t.Helper()
+	other := &take{t: k.t, rig: k.rig, to: k.to + suffix, cl: k.cl, record: k.record}
+	other.call()
+	return other
+}
+
+// parkedAgain waits until the call has been parked so many times.
+func (k *take) parkedAgain(times int) {
+	k.t.Helper()
+	k.await("CHANNEL_PARK again", func(map[string]string) bool {
+		seen := 0
+		for _, e := range k.cl.eventsLocked(true) {
+			if e["Event-Name"] == "CHANNEL_PARK" && e["Unique-ID"] == k.a {
+				seen++
+			}
+		}
+		return seen >= times
+	})
+}
+
+// action waits for what a conference says of a channel, or of itself.
+func (k *take) action(uuid, action string) map[string]string {
+	k.t.Helper()
+	return k.await(action, func(e map[string]string) bool {
+		return e["Event-Subclass"] == "conference::maintenance" && e["Action"] == action && (uuid == "" || e["Unique-ID"] == uuid)
+	})
+}
+
+// room is a conference of the scene's own. The sign would begin a PIN.
+func (k *take) room() string { return "room" + strings.TrimPrefix(k.to, "+") }
+
+func (k *take) joined(uuid string) { k.t.Helper(); k.action(uuid, "add-member") }
+
+func (k *take) left(uuid string) { k.t.Helper(); k.action(uuid, "del-member") }
+
+// memberID is the number that a conference gave to a channel.
+func (k *take) memberID(uuid string) string {
+	k.t.Helper()
+	return k.action(uuid, "add-member")["Member-ID"]
 }
 
 func (k *take) await(what string, m match) map[string]string {
@@ -295,6 +345,7 @@ func (k *take) translate(s string) string {
 	for i, uuid := range k.legs {
 		s = strings.ReplaceAll(s, uuid, fmt.Sprintf("<leg %d>", i+1))
 	}
+	s = memberNumbers.ReplaceAllString(s, "$1 <member>")
 	return strings.ReplaceAll(s, k.rig.media(), "<media>")
 }
 
@@ -311,6 +362,13 @@ func (k *take) transcript(loose []string) string {
 			// comes first is chance.
 			chance := e["Call-Direction"] == "outbound" && e["Answer-State"] != "answered"
 			if name == "CHANNEL_STATE" && chance {
+				continue
+			}
+			// Channels that uuid_bridge joins pass through this state; how often they are seen in it is chance.
+			if name == "CHANNEL_STATE" && e["Channel-State"] == "CS_CONSUME_MEDIA" {
+				continue
+			}
+			if e["Event-Subclass"] == "conference::maintenance" && !contains(conferenceActions, e["Action"]) {
 				continue
 			}
 			// The thread that hangs a channel up sets its state first and tells of it afterwards (switch_channel.c,
@@ -340,6 +398,9 @@ func (k *take) transcript(loose []string) string {
 	return out.String()
 }
 
+// memberNumbers finds the number of a conference's member in a command and its answer.
+var memberNumbers = regexp.MustCompile(`\b(kick|kicked|hup|mute|muted|unmute|unmuted) [0-9]{1,4}\b`)
+
 func contains(list []string, s string) bool {
 	for _, item := range list {
 		if item == s {
@@ -349,7 +410,9 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-func scrubTo(s, to string) string { return strings.ReplaceAll(scrub(s), to, "<to>") }
+func scrubTo(s, to string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(scrub(s), to, "<to>"), "room"+strings.TrimPrefix(to, "+"), "<room>")
+}
 
 // conformanceHeaders are the headers that the controller reads and that do not tell a time, an address or a chance.
 var conformanceHeaders = []string{
@@ -363,4 +426,10 @@ var conformanceHeaders = []string{
 	"variable_gathered", "variable_gathered_invalid", "variable_read_result", "variable_read_terminator_used",
 	"variable_playback_terminator_used", "variable_current_application_response", "variable_digits_dialed", "variable_tandem_call_id",
 	"variable_silence_hits_exhausted", "variable_record_completion_cause", "variable_endpoint_disposition",
+	"Event-Subclass", "Action", "Conference-Name", "Conference-Size", "Conference-Profile-Name", "Member-Type", "Speak", "Hear",
+	"Bridge-A-Unique-ID", "Bridge-B-Unique-ID", "variable_originate_causes", "variable_last_bridge_to",
+	"variable_last_bridge_role", "variable_conference_name", "variable_bridge_to",
 }
+
+// conferenceActions are the actions of a conference that a controller hears of; the others tell who talks.
+var conferenceActions = []string{"add-member", "del-member", "kick-member", "hup-member", "mute-member", "unmute-member"}
