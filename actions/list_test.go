@@ -89,7 +89,7 @@ func TestParseMachineDetection(t *testing.T) {
 	for body, want := range map[string]string{
 		`1`:                              `machine_detection: must be true, false or an object of settings, was 1`,
 		`{"timeout":61}`:                 `machine_detection.timeout: must be between 3 and 60 seconds, was 61`,
-		`{"mod":"detect"}`:             `machine_detection.mod: unknown field; did you mean "mode"? allowed: mode, async, timeout, on_machine`,
+		`{"mod":"detect"}`:               `machine_detection.mod: unknown field; did you mean "mode"? allowed: mode, async, timeout, on_machine`,
 		`{"action":"machine_detection"}`: `machine_detection.action: unknown field; allowed: mode, async, timeout, on_machine`,
 		`{`:                              `machine_detection is not valid JSON: it ends too early`,
 	} {
@@ -131,7 +131,7 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	for written, want := range map[string]string{
 		"tlak": "talk", "Say": "say", "gahter": "gather", "numDigits": "num_digits", "record-call": "record_call", "hang_up": "hangup",
-		"conferance": "conference", "shout": "", "": "", "x": "", strings.Repeat("say", 20): "",
+		"conferense": "conference", "shout": "", "": "", "x": "", strings.Repeat("say", 20): "",
 	} {
 		require.Equal(t, want, nearest(written, []string{"say", "talk", "gather", "num_digits", "record_call", "hangup", "conference"}), written)
 	}
