@@ -170,7 +170,7 @@ func TestNamingTheWebhookURLEnablesIt(t *testing.T) {
 		require.NoError(b.t, err)
 		require.Len(b.t, claimed, 1)
 		require.NoError(b.t, b.store.FinishDeliveries(ctx, []models.Outcome{{
-			CallID: call.ID, EndpointID: app.ID, LeaseToken: claimed[0].LeaseToken, EventID: claimed[0].Event.ID,
+			SubjectID: call.ID, EndpointID: app.ID, LeaseToken: claimed[0].LeaseToken, EventID: claimed[0].Event.ID,
 			Result: models.ResultRetry, RetryAt: b.store.Now().Add(time.Hour), DisableReason: webhooks.DisabledGone,
 			Attempt: models.Attempt{Number: 1, Status: 410},
 		}}))

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -21,9 +22,14 @@ type Application struct {
 	WebhookSecret       Secret     `gorm:"-"`
 	PreviousSecret      Secret     `gorm:"-"`
 	PreviousSecretUntil *time.Time `gorm:"serializer:moment"`
-	CreatedAt           time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt           time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
-	DeletedAt           *time.Time `gorm:"serializer:moment"`
+	// FallbackActions are performed when no URL gives any, WaitActions while one is slow: canonical JSON lists, nil for none.
+	FallbackActions json.RawMessage `gorm:"serializer:optional"`
+	WaitActions     json.RawMessage `gorm:"serializer:optional"`
+	// EventKinds are the kinds of events that the webhook_url is told (see Wanted); nil is the default set.
+	EventKinds []string   `gorm:"serializer:optional"`
+	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt  time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	DeletedAt  *time.Time `gorm:"serializer:moment"`
 }
 
 // applicationRow is an application as stored: its secrets sealed.
@@ -117,7 +123,7 @@ func (s *Store) ListApplications(ctx context.Context, customerID string, page Pa
 	return apps, next, nil
 }
 
-// UpdateApplication writes name, URLs and secrets of an undeleted application, found by ID and CustomerID.
+// UpdateApplication writes name, URLs, secrets, lists of actions and kinds of events of an undeleted application, found by ID and CustomerID.
 func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *app
@@ -125,7 +131,8 @@ func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 		row.PreviousSecretUntil = cut(row.PreviousSecretUntil)
 		result := tx.write(ctx).Model(&applicationRow{}).
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
-			Select("name", "answer_url", "webhook_url", "fallback_url", "webhook_secret", "previous_secret", "previous_secret_until", "updated_at").
+			Select("name", "answer_url", "webhook_url", "fallback_url", "webhook_secret", "previous_secret", "previous_secret_until",
+				"fallback_actions", "wait_actions", "event_kinds", "updated_at").
 			Updates(tx.sealApplication(&row))
 		if err := changedOne(result, "update application %q", row.ID); err != nil {
 			return err

@@ -54,8 +54,14 @@ type Call struct {
 	HoldMicros           int64
 	GrantedSeconds       int
 	TimeoutSeconds       int
-	BilledSeconds        int
-	CostMicros           int64
+	// RetryOf is the ended call that this one repeats.
+	RetryOf *string
+	// AnsweredBy is what machine detection heard (human, machine, unknown), MachineDetection its settings: canonical JSON, nil
+	// where it is not asked for.
+	AnsweredBy       string
+	MachineDetection json.RawMessage `gorm:"serializer:optional"`
+	BilledSeconds    int
+	CostMicros       int64
 	// LastSequence counts the call's events. Only AppendEvent changes it.
 	LastSequence int64
 	Cursor       Cursor     `gorm:"serializer:document"`
@@ -104,7 +110,7 @@ type CallFilter struct {
 }
 
 // CreateCall inserts a call and fills ID and times. ErrChannelExists where a call has the channel already, ErrNotFound where
-// application, trunk or DID is not the customer's.
+// application, trunk, DID or the call of RetryOf is not the customer's.
 func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *call
@@ -121,6 +127,11 @@ func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 			row.Variables = map[string]string{}
 		}
 		row.cutTimes()
+		if row.RetryOf != nil {
+			if _, err := tx.Call(ctx, row.CustomerID, *row.RetryOf); err != nil {
+				return fmt.Errorf("create call again: %w", err)
+			}
+		}
 		err := errors.Join(tx.pin(ctx, applicationTable, row.CustomerID, &row.ApplicationID), tx.pin(ctx, trunkTable, row.CustomerID, row.TrunkID))
 		if err != nil {
 			return fmt.Errorf("create call from %q to %q: %w", row.From, row.To, err)
@@ -206,7 +217,7 @@ func (s *Store) CountLiveCalls(ctx context.Context, customerID string) (int64, e
 var freeColumns = []string{
 	"trunk_id", "did_id", "node_id", "record", "metadata", "variables", "channel_id", "reason", "hangup_source", "cause", "q850",
 	"sip_code", "price_per_minute_micros", "granted_seconds", "timeout_seconds", "billed_seconds", "cost_micros", "cursor",
-	"ringing_at", "answered_at", "ended_at",
+	"ringing_at", "answered_at", "ended_at", "answered_by",
 }
 
 // UpdateCall writes the named columns (as in the table: from_number, cursor, …) of a call, live or not. The status is not
@@ -248,6 +259,30 @@ func (s *Store) TransitionCall(ctx context.Context, call *Call, from []string) e
 		}
 		if result.Error != nil {
 			return explain(result.Error, "move call %q to %s", row.ID, row.Status)
+		}
+		*call = row
+		return nil
+	})
+}
+
+// StartCall moves a queued call to call.Status with its trunk, node, channel, price, hold and grant; ErrStale, and nothing
+// changed, where it is queued no more. It belongs in the transaction that reserves the hold: until then a queued call holds
+// nothing, and nothing is released when it is canceled.
+func (s *Store) StartCall(ctx context.Context, call *Call) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *call
+		row.UpdatedAt = tx.Now()
+		if err := tx.pin(ctx, trunkTable, row.CustomerID, row.TrunkID); err != nil {
+			return fmt.Errorf("start call %q: %w", row.ID, err)
+		}
+		result := tx.write(ctx).Model(&Call{}).
+			Where("id = ? AND customer_id = ? AND status = '"+CallQueued+"' AND hold_micros = 0 AND settled_at IS NULL", row.ID, row.CustomerID).
+			Select("status", "trunk_id", "node_id", "channel_id", "price_per_minute_micros", "hold_micros", "granted_seconds", "updated_at").Updates(&row)
+		if result.Error == nil && result.RowsAffected == 0 {
+			return fmt.Errorf("start call %q: %w", row.ID, ErrStale)
+		}
+		if result.Error != nil {
+			return explain(result.Error, "start call %q", row.ID)
 		}
 		*call = row
 		return nil

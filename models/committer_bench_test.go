@@ -45,7 +45,7 @@ func BenchmarkGroupCommit(b *testing.B) {
 					defer func() { calls <- call }()
 					for pb.Next() {
 						err := run(b.Context(), s, func(tx *models.Store) error {
-							return tx.AppendEvent(b.Context(), &models.CallEvent{CallID: call.ID, Type: "call.tested"}, body)
+							return tx.AppendEvent(b.Context(), &models.Event{CallID: call.ID, Type: "call.tested"}, body)
 						})
 						if err != nil {
 							failed.Store(&err)

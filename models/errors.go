@@ -53,7 +53,9 @@ var violated = []struct {
 	{"nodes_name_key", "nodes.name", ErrNameExists},
 	{"idempotent_responses_pkey", "idempotent_responses.customer_id, idempotent_responses.key", ErrIdempotencyKeyExists},
 	{"calls_channel_id_key", "calls.channel_id", ErrChannelExists},
-	{"call_events_terminal_key", "call_events.call_id", ErrStale},
+	{"events_terminal_key", "events.call_id", ErrStale},
+	{"queue_entries_call_key", "queue_entries.call_id", ErrInUse},
+	{"conference_members_call_key", "conference_members.call_id", ErrInUse},
 	{"customers_covered", "customers_covered", ErrInsufficientBalance},
 }
 

@@ -2,15 +2,19 @@ package models
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 )
 
-// CallEvent is one thing that happened to a call, as it is told to the customer. Sequence counts from 1 in each call, without
-// gaps; Body is what the webhook carries.
-type CallEvent struct {
-	ID            string
-	CallID        string
+// Event is one thing that happened to a call, a trunk or an application, as it is told to the customer. Sequence counts from 1,
+// without gaps, what happened to a call, or to another subject as far as one application is concerned; Body is what the
+// webhook carries.
+type Event struct {
+	ID string
+	// SubjectID is the call, trunk or application of which it tells; CallID is empty where that is no call.
+	SubjectID     string
+	CallID        string `gorm:"serializer:reference"`
 	CustomerID    string
 	ApplicationID string
 	Sequence      int64
@@ -22,27 +26,27 @@ type CallEvent struct {
 // EventBody makes the body of an event from what the store assigns: its sequence, ID and time.
 type EventBody func(sequence int64, id string, at time.Time) ([]byte, error)
 
-// AppendEvent adds the next event of a call and queues it for the application's webhook, in the same transaction as the
-// change that it tells of. It needs CallID and Type and fills the rest; body is called once per run of the transaction. A
-// call has one terminal event (call.completed or call.failed): ErrStale for a second.
-func (s *Store) AppendEvent(ctx context.Context, event *CallEvent, body EventBody) error {
+// AppendEvent adds the next event of a call to its journal, in the same transaction as the change that it tells of, and queues
+// it for the application's webhook if the application wants events of its kind now. It needs CallID and Type and fills the
+// rest; body is called once per run of the transaction. A call has one terminal event (call.completed or call.failed):
+// ErrStale for a second.
+func (s *Store) AppendEvent(ctx context.Context, event *Event, body EventBody) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *event
-		row.ID = NewID(PrefixEvent)
-		row.CreatedAt = tx.Now()
+		row.SubjectID = row.CallID
+		var kinds []byte
 		// The row lock of this update puts the writers of one call in line: no gaps, no doubles.
-		err := tx.write(ctx).Raw("UPDATE calls SET last_sequence = last_sequence + 1 WHERE id = ? RETURNING last_sequence, customer_id, application_id",
-			row.CallID).Row().Scan(&row.Sequence, &row.CustomerID, &row.ApplicationID)
+		err := tx.write(ctx).Raw(`UPDATE calls SET last_sequence = last_sequence + 1 WHERE id = ? RETURNING last_sequence, customer_id, application_id,
+				(SELECT a.event_kinds FROM applications a WHERE a.id = calls.application_id)`,
+			row.CallID).Row().Scan(&row.Sequence, &row.CustomerID, &row.ApplicationID, &kinds)
 		if err != nil {
 			return explain(err, "number event %s of call %q", row.Type, row.CallID)
 		}
-		if row.Body, err = body(row.Sequence, row.ID, row.CreatedAt); err != nil {
-			return fmt.Errorf("write body of event %s of call %q: %w", row.Type, row.CallID, err)
+		wanted, err := wantedOf(kinds, row.Type)
+		if err != nil {
+			return fmt.Errorf("append event %s of call %q: %w", row.Type, row.CallID, err)
 		}
-		if err := tx.write(ctx).Create(&row).Error; err != nil {
-			return explain(err, "append event %s of call %q", row.Type, row.CallID)
-		}
-		if err := tx.queueEvent(ctx, &row); err != nil {
+		if err := tx.journal(ctx, &row, body, wanted); err != nil {
 			return err
 		}
 		*event = row
@@ -50,23 +54,78 @@ func (s *Store) AppendEvent(ctx context.Context, event *CallEvent, body EventBod
 	})
 }
 
-// queueEvent adds the delivery and makes the stream due where it was idle.
-func (s *Store) queueEvent(ctx context.Context, event *CallEvent) error {
+// AppendSubjectEvent is AppendEvent for what is no call: the event's SubjectID is the trunk or application that it tells of. It
+// needs CustomerID, ApplicationID, SubjectID and Type and fills the rest. Where always is set, the application is told whatever
+// kinds it wants. ErrNotFound where the application is not the customer's or is deleted.
+func (s *Store) AppendSubjectEvent(ctx context.Context, event *Event, always bool, body EventBody) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *event
+		row.CallID = ""
+		app, err := tx.Application(ctx, row.CustomerID, row.ApplicationID)
+		if err != nil {
+			return fmt.Errorf("append event %s of %q: %w", row.Type, row.SubjectID, err)
+		}
+		// As with calls, the lock of the counter's row puts the writers in line.
+		err = tx.write(ctx).Raw(`INSERT INTO event_counters (subject_id, application_id, last_sequence) VALUES (?, ?, 1)
+			ON CONFLICT (subject_id, application_id) DO UPDATE SET last_sequence = event_counters.last_sequence + 1
+			RETURNING last_sequence`, row.SubjectID, row.ApplicationID).Row().Scan(&row.Sequence)
+		if err != nil {
+			return explain(err, "number event %s of %q", row.Type, row.SubjectID)
+		}
+		if err := tx.journal(ctx, &row, body, always || Wanted(app.EventKinds, row.Type)); err != nil {
+			return err
+		}
+		*event = row
+		return nil
+	})
+}
+
+// journal keeps a numbered event and queues it where it is wanted.
+func (s *Store) journal(ctx context.Context, row *Event, body EventBody, wanted bool) error {
+	row.ID = NewID(PrefixEvent)
+	row.CreatedAt = s.Now()
+	var err error
+	if row.Body, err = body(row.Sequence, row.ID, row.CreatedAt); err != nil {
+		return fmt.Errorf("write body of event %s of %q: %w", row.Type, row.SubjectID, err)
+	}
+	if err := s.write(ctx).Create(row).Error; err != nil {
+		return explain(err, "append event %s of %q", row.Type, row.SubjectID)
+	}
+	if !wanted {
+		return nil
+	}
+	return s.queueEvent(ctx, row)
+}
+
+func wantedOf(kinds []byte, kind string) (bool, error) {
+	if kinds == nil {
+		return Wanted(nil, kind), nil
+	}
+	var chosen []string
+	if err := json.Unmarshal(kinds, &chosen); err != nil {
+		return false, fmt.Errorf("read event_kinds: %w", err)
+	}
+	return Wanted(chosen, kind), nil
+}
+
+// queueEvent adds the delivery behind those that the stream has and makes the stream due where it was idle. A delivery's place
+// in its stream is not the event's sequence: what is not wanted has none, and leaves no gap at which a stream would stand still.
+func (s *Store) queueEvent(ctx context.Context, event *Event) error {
+	var seq, due int64
+	err := s.write(ctx).Raw(`INSERT INTO webhook_streams (subject_id, endpoint_id, last_seq, acked_seq, due_at, lease_token, attempts, lease_owner)
+		VALUES (?, ?, 1, 0, ?, 0, 0, '')
+		ON CONFLICT (subject_id, endpoint_id) DO UPDATE SET last_seq = webhook_streams.last_seq + 1,
+			due_at = COALESCE(webhook_streams.due_at, excluded.due_at)
+		RETURNING last_seq, due_at`,
+		event.SubjectID, event.ApplicationID, micros(event.CreatedAt)).Row().Scan(&seq, &due)
+	if err != nil {
+		return explain(err, "queue event %s of %q", event.Type, event.SubjectID)
+	}
 	delivery := &Delivery{
-		EventID: event.ID, CallID: event.CallID, EndpointID: event.ApplicationID, Seq: event.Sequence, State: DeliveryPending,
+		EventID: event.ID, SubjectID: event.SubjectID, EndpointID: event.ApplicationID, Seq: seq, State: DeliveryPending,
 	}
 	if err := s.write(ctx).Create(delivery).Error; err != nil {
-		return explain(err, "queue event %s of call %q", event.Type, event.CallID)
-	}
-	var due int64
-	err := s.write(ctx).Raw(`INSERT INTO webhook_streams (call_id, endpoint_id, last_seq, acked_seq, due_at, lease_token, attempts, lease_owner)
-		VALUES (?, ?, ?, ?, ?, 0, 0, '')
-		ON CONFLICT (call_id, endpoint_id) DO UPDATE SET last_seq = excluded.last_seq,
-			due_at = COALESCE(webhook_streams.due_at, excluded.due_at)
-		RETURNING due_at`,
-		event.CallID, event.ApplicationID, event.Sequence, event.Sequence-1, micros(event.CreatedAt)).Row().Scan(&due)
-	if err != nil {
-		return explain(err, "queue event %s of call %q", event.Type, event.CallID)
+		return explain(err, "queue event %s of %q", event.Type, event.SubjectID)
 	}
 	// A stream that is leased or waits for its retry is due later; everything else is to be told to the workers.
 	if due <= micros(event.CreatedAt) {
@@ -76,8 +135,18 @@ func (s *Store) queueEvent(ctx context.Context, event *CallEvent) error {
 }
 
 // CallEvents returns the events of a customer's call in their order.
-func (s *Store) CallEvents(ctx context.Context, customerID, callID string) ([]CallEvent, error) {
-	var rows []CallEvent
-	err := s.read(ctx).Where("call_id = ? AND customer_id = ?", callID, customerID).Order("sequence").Find(&rows).Error
+func (s *Store) CallEvents(ctx context.Context, customerID, callID string) ([]Event, error) {
+	return s.callEvents(ctx, customerID, callID, 0, -1)
+}
+
+// CallEventsPage returns at most limit events of a customer's call whose sequence is greater than after, in their order.
+func (s *Store) CallEventsPage(ctx context.Context, customerID, callID string, after int64, limit int) ([]Event, error) {
+	return s.callEvents(ctx, customerID, callID, after, max(limit, 0))
+}
+
+func (s *Store) callEvents(ctx context.Context, customerID, callID string, after int64, limit int) ([]Event, error) {
+	var rows []Event
+	err := s.read(ctx).Where("subject_id = ? AND call_id IS NOT NULL AND customer_id = ? AND sequence > ?", callID, customerID, after).
+		Order("sequence").Limit(limit).Find(&rows).Error
 	return rows, explain(err, "read events of call %q", callID)
 }

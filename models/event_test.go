@@ -18,9 +18,9 @@ func body(sequence int64, id string, at time.Time) ([]byte, error) {
 	return fmt.Appendf(nil, `{"id":%q,"sequence":%d,"created_at":%q}`, id, sequence, at.Format(time.RFC3339Nano)), nil
 }
 
-func appendEvent(t *testing.T, s *models.Store, call *models.Call, kind string) *models.CallEvent {
+func appendEvent(t *testing.T, s *models.Store, call *models.Call, kind string) *models.Event {
 	t.Helper()
-	event := &models.CallEvent{CallID: call.ID, Type: kind}
+	event := &models.Event{CallID: call.ID, Type: kind}
 	require.NoError(t, s.AppendEvent(t.Context(), event, body))
 	return event
 }
@@ -45,30 +45,30 @@ func TestAppendEvent(t *testing.T) {
 
 		// An event that is not kept leaves no gap.
 		err = s.InTx(ctx, func(tx *models.Store) error {
-			return errors.Join(tx.AppendEvent(ctx, &models.CallEvent{CallID: call.ID, Type: "call.lost"}, body), errRefused)
+			return errors.Join(tx.AppendEvent(ctx, &models.Event{CallID: call.ID, Type: "call.lost"}, body), errRefused)
 		})
 		require.ErrorIs(t, err, errRefused)
 		require.Equal(t, int64(1), woken.Load(), "nobody is woken for an event that was undone")
-		require.ErrorIs(t, s.AppendEvent(ctx, &models.CallEvent{CallID: call.ID, Type: "call.lost"},
+		require.ErrorIs(t, s.AppendEvent(ctx, &models.Event{CallID: call.ID, Type: "call.lost"},
 			func(int64, string, time.Time) ([]byte, error) { return nil, errRefused }), errRefused)
-		require.ErrorIs(t, s.AppendEvent(ctx, &models.CallEvent{CallID: "call_none", Type: "call.lost"}, body), models.ErrNotFound)
+		require.ErrorIs(t, s.AppendEvent(ctx, &models.Event{CallID: "call_none", Type: "call.lost"}, body), models.ErrNotFound)
 
 		last := appendEvent(t, s, call, "call.completed")
 		require.Equal(t, int64(2), last.Sequence)
 		for _, kind := range []string{"call.completed", "call.failed"} {
-			err := s.AppendEvent(ctx, &models.CallEvent{CallID: call.ID, Type: kind}, body)
+			err := s.AppendEvent(ctx, &models.Event{CallID: call.ID, Type: kind}, body)
 			require.ErrorIs(t, err, models.ErrStale, "a call ends once")
 		}
 		events, err := s.CallEvents(ctx, call.CustomerID, call.ID)
 		require.NoError(t, err)
-		require.Equal(t, []models.CallEvent{*first, *last}, events)
+		require.Equal(t, []models.Event{*first, *last}, events)
 		found, err := s.CallByID(ctx, call.ID)
 		require.NoError(t, err)
 		require.Equal(t, int64(2), found.LastSequence)
 		deliveries, err := s.Deliveries(ctx, call.ID)
 		require.NoError(t, err)
 		require.Len(t, deliveries, 2)
-		require.Equal(t, models.Delivery{EventID: first.ID, CallID: call.ID, EndpointID: app.ID, Seq: 1, State: models.DeliveryPending}, deliveries[0])
+		require.Equal(t, models.Delivery{EventID: first.ID, SubjectID: call.ID, EndpointID: app.ID, Seq: 1, State: models.DeliveryPending}, deliveries[0])
 	})
 }
 
@@ -84,7 +84,7 @@ func TestAppendEventGapFree(t *testing.T) {
 				store := []*models.Store{s, other}[writer%2]
 				for range each {
 					err := store.InTx(t.Context(), func(tx *models.Store) error {
-						err := tx.AppendEvent(t.Context(), &models.CallEvent{CallID: call.ID, Type: "call.tested"}, body)
+						err := tx.AppendEvent(t.Context(), &models.Event{CallID: call.ID, Type: "call.tested"}, body)
 						if err == nil && writer%8 == 7 {
 							err = errRefused
 						}

@@ -22,6 +22,10 @@ const (
 	PrefixLedger      = "led_"
 	PrefixAttempt     = "att_"
 	PrefixRecording   = "rec_"
+	PrefixLeg         = "leg_"
+	PrefixQueueEntry  = "qe_"
+	PrefixConference  = "conf_"
+	PrefixMember      = "cm_"
 )
 
 var ids = struct {

@@ -12,13 +12,13 @@ const rowsLimit = 1000
 
 // Lease names a claim of a stream: Token is void once another worker has claimed it.
 type Lease struct {
-	CallID, EndpointID string
-	Token              int64
+	SubjectID, EndpointID string
+	Token                 int64
 }
 
 // Lease returns the stream's lease as it was claimed.
 func (s *Stream) Lease() Lease {
-	return Lease{CallID: s.CallID, EndpointID: s.EndpointID, Token: s.LeaseToken}
+	return Lease{SubjectID: s.SubjectID, EndpointID: s.EndpointID, Token: s.LeaseToken}
 }
 
 // ExtendLeases makes leases last for length from now, in one statement, and returns which of them it extended and which are
@@ -57,9 +57,9 @@ func (s *Store) ExtendLeases(ctx context.Context, leases []Lease, length time.Du
 func mine(leases []Lease) (string, []any) {
 	args := make([]any, 0, 3*len(leases))
 	for _, l := range leases {
-		args = append(args, l.CallID, l.EndpointID, l.Token)
+		args = append(args, l.SubjectID, l.EndpointID, l.Token)
 	}
-	return "WITH mine(call_id, endpoint_id, token) AS (VALUES " + tuples(len(leases), "(?, ?, CAST(? AS BIGINT))") + ")", args
+	return "WITH mine(subject_id, endpoint_id, token) AS (VALUES " + tuples(len(leases), "(?, ?, CAST(? AS BIGINT))") + ")", args
 }
 
 // tuples repeats the placeholders of a row.
@@ -78,12 +78,12 @@ func (s *Store) extend(ctx context.Context, leases []Lease, length time.Duration
 	until := micros(s.Now().Add(length))
 	var held []Lease
 	err := s.write(ctx).Raw(with+`, held AS (
-			SELECT s.call_id, s.endpoint_id FROM mine JOIN webhook_streams s ON s.call_id = mine.call_id AND s.endpoint_id = mine.endpoint_id
+			SELECT s.subject_id, s.endpoint_id FROM mine JOIN webhook_streams s ON s.subject_id = mine.subject_id AND s.endpoint_id = mine.endpoint_id
 			WHERE s.lease_token = mine.token AND s.lease_until IS NOT NULL`+lock+`
 		)
 		UPDATE webhook_streams SET due_at = ?, lease_until = ? FROM held
-		WHERE webhook_streams.call_id = held.call_id AND webhook_streams.endpoint_id = held.endpoint_id
-		RETURNING webhook_streams.call_id, webhook_streams.endpoint_id, webhook_streams.lease_token AS token`, append(args, until, until)...).Scan(&held).Error
+		WHERE webhook_streams.subject_id = held.subject_id AND webhook_streams.endpoint_id = held.endpoint_id
+		RETURNING webhook_streams.subject_id, webhook_streams.endpoint_id, webhook_streams.lease_token AS token`, append(args, until, until)...).Scan(&held).Error
 	return held, explain(err, "extend leases of webhook streams")
 }
 
@@ -91,8 +91,8 @@ func (s *Store) extend(ctx context.Context, leases []Lease, length time.Duration
 func (s *Store) lost(ctx context.Context, leases []Lease) ([]Lease, error) {
 	with, args := mine(leases)
 	var gone []Lease
-	err := s.write(ctx).Raw(with+` SELECT call_id, endpoint_id, token FROM mine WHERE NOT EXISTS (SELECT 1 FROM webhook_streams s
-		WHERE s.call_id = mine.call_id AND s.endpoint_id = mine.endpoint_id AND s.lease_token = mine.token AND s.lease_until IS NOT NULL)`,
+	err := s.write(ctx).Raw(with+` SELECT subject_id, endpoint_id, token FROM mine WHERE NOT EXISTS (SELECT 1 FROM webhook_streams s
+		WHERE s.subject_id = mine.subject_id AND s.endpoint_id = mine.endpoint_id AND s.lease_token = mine.token AND s.lease_until IS NOT NULL)`,
 		args...).Scan(&gone).Error
 	return gone, explain(err, "look for lost leases of webhook streams")
 }

@@ -71,7 +71,7 @@ func TestExtendLeases(t *testing.T) {
 		require.Empty(t, lost)
 		taken := claim(t, s)
 		require.Len(t, taken, 1)
-		require.Equal(t, claimed[2].CallID, taken[0].CallID)
+		require.Equal(t, claimed[2].SubjectID, taken[0].SubjectID)
 		extended, lost = extend(mine[1:]...)
 		require.Equal(t, mine[1:2], extended)
 		require.Equal(t, mine[2:], lost)
@@ -79,7 +79,7 @@ func TestExtendLeases(t *testing.T) {
 		// What was extended still counts, once.
 		finish(t, s, outcome(claimed[1], models.ResultDelivered), outcome(claimed[2], models.ResultDelivered))
 		for i, want := range []string{models.DeliveryDelivered, models.DeliveryPending} {
-			deliveries, err := s.Deliveries(t.Context(), claimed[i+1].CallID)
+			deliveries, err := s.Deliveries(t.Context(), claimed[i+1].SubjectID)
 			require.NoError(t, err)
 			require.Equal(t, want, deliveries[0].State)
 		}
@@ -98,7 +98,7 @@ func TestExtendLeasesPassesOverALockedRow(t *testing.T) {
 	mine := leasesOf(claimed)
 	require.Len(t, mine, 2)
 	require.NoError(t, s.InTx(t.Context(), func(tx *models.Store) error {
-		if err := tx.AppendEvent(t.Context(), &models.CallEvent{CallID: mine[0].CallID, Type: "call.tested"}, body); err != nil {
+		if err := tx.AppendEvent(t.Context(), &models.Event{CallID: mine[0].SubjectID, Type: "call.tested"}, body); err != nil {
 			return err
 		}
 		extended, lost, err := s.ExtendLeases(t.Context(), mine, time.Minute)

@@ -39,7 +39,7 @@ func (Attempt) TableName() string { return "webhook_attempts" }
 
 // Outcome is how a claimed stream's head went.
 type Outcome struct {
-	CallID     string
+	SubjectID  string
 	EndpointID string
 	LeaseToken int64
 	EventID    string
@@ -59,7 +59,7 @@ func (s *Store) FinishDeliveries(ctx context.Context, outcomes []Outcome) error 
 	// One order of locks for all, so that two workers' batches do not wait for each other in a circle.
 	outcomes = slices.Clone(outcomes)
 	slices.SortFunc(outcomes, func(a, b Outcome) int {
-		return strings.Compare(a.EndpointID+" "+a.CallID, b.EndpointID+" "+b.CallID)
+		return strings.Compare(a.EndpointID+" "+a.SubjectID, b.EndpointID+" "+b.SubjectID)
 	})
 	return s.InTx(ctx, func(tx *Store) error {
 		now := tx.Now()
@@ -90,7 +90,7 @@ func split(outcomes []Outcome) (together, single []Outcome) {
 		}
 	}
 	for i, o := range outcomes {
-		again := i > 0 && o.EndpointID == outcomes[i-1].EndpointID && o.CallID == outcomes[i-1].CallID // they are sorted
+		again := i > 0 && o.EndpointID == outcomes[i-1].EndpointID && o.SubjectID == outcomes[i-1].SubjectID // they are sorted
 		if o.Result == ResultDelivered && !again && !failed[o.EndpointID] {
 			together = append(together, o)
 		} else {
@@ -146,17 +146,17 @@ func (s *Store) finishDelivered(ctx context.Context, outcomes []Outcome, now tim
 func (s *Store) giveBackDelivered(ctx context.Context, outcomes []Outcome, now time.Time) (ours []Outcome, endpoints []string, err error) {
 	args := make([]any, 0, 4*len(outcomes)+1)
 	for i := range outcomes {
-		args = append(args, outcomes[i].CallID, outcomes[i].EndpointID, outcomes[i].LeaseToken, outcomes[i].EventID)
+		args = append(args, outcomes[i].SubjectID, outcomes[i].EndpointID, outcomes[i].LeaseToken, outcomes[i].EventID)
 	}
 	var moved []Lease
 	// last_seq and acked_seq are columns of one row, so that an event appended meanwhile is seen here or sees this.
-	err = s.write(ctx).Raw("WITH done(call_id, endpoint_id, token, event_id) AS (VALUES "+tuples(len(outcomes), "(?, ?, CAST(? AS BIGINT), ?)")+`)
+	err = s.write(ctx).Raw("WITH done(subject_id, endpoint_id, token, event_id) AS (VALUES "+tuples(len(outcomes), "(?, ?, CAST(? AS BIGINT), ?)")+`)
 		UPDATE webhook_streams SET due_at = CASE WHEN last_seq > acked_seq + 1 THEN CAST(? AS BIGINT) ELSE NULL END,
 			acked_seq = acked_seq + 1, attempts = 0, lease_until = NULL, lease_owner = ''
 		FROM done JOIN webhook_deliveries d ON d.event_id = done.event_id
-		WHERE webhook_streams.call_id = done.call_id AND webhook_streams.endpoint_id = done.endpoint_id
+		WHERE webhook_streams.subject_id = done.subject_id AND webhook_streams.endpoint_id = done.endpoint_id
 			AND webhook_streams.lease_token = done.token AND webhook_streams.lease_until IS NOT NULL AND webhook_streams.acked_seq + 1 = d.seq
-		RETURNING webhook_streams.call_id, webhook_streams.endpoint_id`, append(args, micros(now))...).Scan(&moved).Error
+		RETURNING webhook_streams.subject_id, webhook_streams.endpoint_id`, append(args, micros(now))...).Scan(&moved).Error
 	if err != nil {
 		return nil, nil, explain(err, "give %d webhook streams back", len(outcomes))
 	}
@@ -165,7 +165,7 @@ func (s *Store) giveBackDelivered(ctx context.Context, outcomes []Outcome, now t
 		kept[stream] = true
 	}
 	for _, o := range outcomes {
-		if kept[Lease{CallID: o.CallID, EndpointID: o.EndpointID}] {
+		if kept[Lease{SubjectID: o.SubjectID, EndpointID: o.EndpointID}] {
 			ours = append(ours, o)
 			endpoints = append(endpoints, o.EndpointID)
 		}
@@ -201,9 +201,9 @@ func clip(text string) string {
 
 // giveBack moves delivery and stream on, if the lease is still the worker's.
 func (s *Store) giveBack(ctx context.Context, outcome *Outcome, now time.Time) (bool, error) {
-	const fence = ` WHERE call_id = ? AND endpoint_id = ? AND lease_token = ? AND lease_until IS NOT NULL
+	const fence = ` WHERE subject_id = ? AND endpoint_id = ? AND lease_token = ? AND lease_until IS NOT NULL
 		AND acked_seq + 1 = (SELECT d.seq FROM webhook_deliveries d WHERE d.event_id = ?)`
-	key := []any{outcome.CallID, outcome.EndpointID, outcome.LeaseToken, outcome.EventID}
+	key := []any{outcome.SubjectID, outcome.EndpointID, outcome.LeaseToken, outcome.EventID}
 	state := outcome.Result
 	var update string
 	var args []any
@@ -309,6 +309,6 @@ func (s *Store) Attempts(ctx context.Context, eventID string) ([]Attempt, error)
 // Deliveries returns what became of the events of a call, in their order.
 func (s *Store) Deliveries(ctx context.Context, callID string) ([]Delivery, error) {
 	var rows []Delivery
-	err := s.read(ctx).Where("call_id = ?", callID).Order("seq").Find(&rows).Error
+	err := s.read(ctx).Where("subject_id = ?", callID).Order("seq").Find(&rows).Error
 	return rows, explain(err, "read deliveries of call %q", callID)
 }

@@ -23,7 +23,7 @@ func TestFinishTogether(t *testing.T) {
 				for range 3 {
 					call := modelstest.Call(t, tx, app)
 					for range 2 {
-						if err := tx.AppendEvent(ctx, &models.CallEvent{CallID: call.ID, Type: "call.tested"}, body); err != nil {
+						if err := tx.AppendEvent(ctx, &models.Event{CallID: call.ID, Type: "call.tested"}, body); err != nil {
 							return err
 						}
 					}
@@ -71,7 +71,7 @@ func TestFinishTogether(t *testing.T) {
 		}
 		head := func(c models.ClaimedStream) state {
 			t.Helper()
-			rows, err := s.Deliveries(ctx, c.CallID)
+			rows, err := s.Deliveries(ctx, c.SubjectID)
 			require.NoError(t, err)
 			require.Len(t, rows, 2)
 			require.Equal(t, models.DeliveryPending, rows[1].State, "no other event is touched")
@@ -117,11 +117,11 @@ func TestFinishTogether(t *testing.T) {
 		// Due are the second events of what moved on, what was given back, and what waited for the failing endpoint.
 		due := map[string]int64{}
 		for _, c := range claim(t, s) {
-			due[c.CallID] = c.Event.Sequence
+			due[c.SubjectID] = c.Event.Sequence
 		}
 		require.Equal(t, map[string]int64{
-			of[good.ID][0].CallID: 2, of[good.ID][1].CallID: 2, of[mixed.ID][0].CallID: 2, of[mixed.ID][2].CallID: 2,
-			of[failing.ID][0].CallID: 2, of[failing.ID][2].CallID: 1, of[idle.ID][0].CallID: 2, of[idle.ID][1].CallID: 1,
+			of[good.ID][0].SubjectID: 2, of[good.ID][1].SubjectID: 2, of[mixed.ID][0].SubjectID: 2, of[mixed.ID][2].SubjectID: 2,
+			of[failing.ID][0].SubjectID: 2, of[failing.ID][2].SubjectID: 1, of[idle.ID][0].SubjectID: 2, of[idle.ID][1].SubjectID: 1,
 		}, due)
 	})
 }

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 // Statuses of a recording.
 const (
 	RecordingRunning   = "recording"
+	RecordingPaused    = "paused"
 	RecordingAvailable = "available"
 	RecordingFailed    = "failed"
 )
@@ -21,13 +23,15 @@ type Recording struct {
 	CustomerID string
 	Path       string
 	Format     string
-	Status     string
-	Seconds    float64
-	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	EndedAt    *time.Time `gorm:"serializer:moment"`
+	// Channels is 1 for mixed sound and 2 where each side has its own; 0 is stored as 1.
+	Channels  int
+	Status    string
+	Seconds   float64
+	CreatedAt time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	EndedAt   *time.Time `gorm:"serializer:moment"`
 }
 
-// SaveRecording inserts a recording, or updates path, format, status, length and end of the one with its ID.
+// SaveRecording inserts a recording, or updates path, format, channels, status, length and end of the one with its ID.
 func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *recording
@@ -37,10 +41,11 @@ func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
 		if row.CreatedAt.IsZero() {
 			row.CreatedAt = tx.Now()
 		}
+		row.Channels = cmp.Or(row.Channels, 1)
 		row.EndedAt = cut(row.EndedAt)
 		err := tx.write(ctx).Clauses(clause.OnConflict{
 			Columns:   []clause.Column{{Name: "id"}},
-			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "status", "seconds", "ended_at"}),
+			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "channels", "status", "seconds", "ended_at"}),
 		}).Create(&row).Error
 		if err != nil {
 			return explain(err, "save recording of call %q", row.CallID)

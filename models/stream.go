@@ -20,10 +20,10 @@ const (
 // FailingThreshold is how many failures in a row make an endpoint a failing one, which gets only the probe slots.
 const FailingThreshold = 3
 
-// Stream is the queue of one call's events for one endpoint. Events are delivered one at a time, in order: the head is the one
+// Stream is the queue of the events of one subject (a call, a trunk or an application) for one endpoint. Events are delivered one at a time, in order: the head is the one
 // after AckedSeq. DueAt is nil while there is nothing to do; while a worker has the stream it is the end of the lease.
 type Stream struct {
-	CallID     string `gorm:"primaryKey"`
+	SubjectID  string `gorm:"primaryKey"`
 	EndpointID string `gorm:"primaryKey"`
 	LastSeq    int64
 	AckedSeq   int64
@@ -41,7 +41,7 @@ func (Stream) TableName() string { return "webhook_streams" }
 // Delivery is what became of one event.
 type Delivery struct {
 	EventID     string `gorm:"primaryKey"`
-	CallID      string
+	SubjectID   string
 	EndpointID  string
 	Seq         int64
 	State       string
@@ -56,7 +56,7 @@ func (Delivery) TableName() string { return "webhook_deliveries" }
 // ClaimedStream is a stream leased to a worker, its head event and how often that was tried before.
 type ClaimedStream struct {
 	Stream
-	Event    CallEvent
+	Event    Event
 	Attempts int
 }
 
@@ -185,16 +185,16 @@ func (s *Store) leasePostgres(ctx context.Context, lanes []lane, owner string, n
 	}
 	var streams []Stream
 	err = s.write(ctx).Raw(`WITH chosen AS (
-			SELECT head.call_id, head.endpoint_id
+			SELECT head.subject_id, head.endpoint_id
 			FROM unnest(string_to_array(?, ','), CAST(string_to_array(?, ',') AS INTEGER[])) AS want(endpoint_id, slots)
 			CROSS JOIN LATERAL (
-				SELECT s.call_id, s.endpoint_id FROM webhook_streams s
+				SELECT s.subject_id, s.endpoint_id FROM webhook_streams s
 				WHERE s.endpoint_id = want.endpoint_id AND s.due_at <= ?
 				ORDER BY s.due_at LIMIT want.slots FOR UPDATE SKIP LOCKED
 			) head
 		)
 		UPDATE webhook_streams w SET due_at = ?, lease_until = ?, lease_owner = ?, lease_token = w.lease_token + 1
-		FROM chosen WHERE w.call_id = chosen.call_id AND w.endpoint_id = chosen.endpoint_id
+		FROM chosen WHERE w.subject_id = chosen.subject_id AND w.endpoint_id = chosen.endpoint_id
 		RETURNING w.*`,
 		strings.Join(ids, ","), strings.Join(slots, ","), micros(now), micros(until), micros(until), owner).Scan(&streams).Error
 	return streams, explain(err, "lease webhook streams")
@@ -252,36 +252,36 @@ func (s *Store) heads(ctx context.Context, streams []Stream) ([]ClaimedStream, e
 	if len(streams) == 0 {
 		return nil, nil
 	}
-	calls := make([]string, len(streams))
+	subjects := make([]string, len(streams))
 	for i := range streams {
-		calls[i] = streams[i].CallID
+		subjects[i] = streams[i].SubjectID
 	}
 	var rows []struct {
-		CallEvent `gorm:"embedded"`
-		Tried     int
-		Lane      string
+		Event `gorm:"embedded"`
+		Tried int
+		Lane  string
 	}
 	err := s.write(ctx).Raw(`SELECT e.*, d.attempts AS tried, d.endpoint_id AS lane FROM webhook_streams s
-		JOIN webhook_deliveries d ON d.call_id = s.call_id AND d.endpoint_id = s.endpoint_id AND d.seq = s.acked_seq + 1
-		JOIN call_events e ON e.id = d.event_id
-		WHERE s.call_id IN ?`, calls).Scan(&rows).Error
+		JOIN webhook_deliveries d ON d.subject_id = s.subject_id AND d.endpoint_id = s.endpoint_id AND d.seq = s.acked_seq + 1
+		JOIN events e ON e.id = d.event_id
+		WHERE s.subject_id IN ?`, subjects).Scan(&rows).Error
 	if err != nil {
 		return nil, explain(err, "read heads of webhook streams")
 	}
-	type key struct{ call, endpoint string }
+	type key struct{ subject, endpoint string }
 	at := make(map[key]int, len(rows))
 	for i := range rows {
-		at[key{rows[i].CallID, rows[i].Lane}] = i
+		at[key{rows[i].SubjectID, rows[i].Lane}] = i
 	}
 	claimed := make([]ClaimedStream, 0, len(streams))
 	for _, stream := range streams {
-		i, ok := at[key{stream.CallID, stream.EndpointID}]
+		i, ok := at[key{stream.SubjectID, stream.EndpointID}]
 		if !ok {
-			// One broken row must not stop every other call's delivery; its lease keeps it from being looked at all the time.
-			s.core.logger.ErrorContext(ctx, "webhook stream has no head event", "call_id", stream.CallID, "application_id", stream.EndpointID)
+			// One broken row must not stop every other delivery; its lease keeps it from being looked at all the time.
+			s.core.logger.ErrorContext(ctx, "webhook stream has no head event", "subject_id", stream.SubjectID, "application_id", stream.EndpointID)
 			continue
 		}
-		claimed = append(claimed, ClaimedStream{Stream: stream, Event: rows[i].CallEvent, Attempts: rows[i].Tried})
+		claimed = append(claimed, ClaimedStream{Stream: stream, Event: rows[i].Event, Attempts: rows[i].Tried})
 	}
 	slices.SortFunc(claimed, func(a, b ClaimedStream) int { return a.Event.CreatedAt.Compare(b.Event.CreatedAt) })
 	return claimed, nil

@@ -31,7 +31,7 @@ func claim(t *testing.T, s *models.Store) []models.ClaimedStream {
 
 func outcome(claimed models.ClaimedStream, result string) models.Outcome {
 	return models.Outcome{
-		CallID: claimed.CallID, EndpointID: claimed.EndpointID, LeaseToken: claimed.LeaseToken, EventID: claimed.Event.ID,
+		SubjectID: claimed.SubjectID, EndpointID: claimed.EndpointID, LeaseToken: claimed.LeaseToken, EventID: claimed.Event.ID,
 		Result: result, Attempt: models.Attempt{Number: claimed.Attempts + 1, Status: 200},
 	}
 }
@@ -230,7 +230,7 @@ func TestCapsAndProbes(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(claimed), endpointCap)
 			for _, c := range claimed {
-				seen[c.CallID] = true
+				seen[c.SubjectID] = true
 				finish(t, s, outcome(c, models.ResultDelivered))
 			}
 		}
@@ -275,7 +275,7 @@ func TestClaimIsFair(t *testing.T) {
 		require.NoError(t, s.InTx(t.Context(), func(tx *models.Store) error {
 			for range 300 {
 				call := modelstest.Call(t, tx, loud)
-				if err := tx.AppendEvent(t.Context(), &models.CallEvent{CallID: call.ID, Type: "call.tested"}, body); err != nil {
+				if err := tx.AppendEvent(t.Context(), &models.Event{CallID: call.ID, Type: "call.tested"}, body); err != nil {
 					return err
 				}
 			}
@@ -312,7 +312,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			call := modelstest.Call(t, s, modelstest.Application(t, s, customer))
 			appenders.Go(func() error {
 				for range events {
-					if err := s.AppendEvent(ctx, &models.CallEvent{CallID: call.ID, Type: "call.tested"}, body); err != nil {
+					if err := s.AppendEvent(ctx, &models.Event{CallID: call.ID, Type: "call.tested"}, body); err != nil {
 						return err
 					}
 					appended <- struct{}{}
@@ -350,7 +350,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 					var outcomes []models.Outcome
 					for _, c := range claimed {
 						mu.Lock()
-						delivered[c.CallID] = append(delivered[c.CallID], c.Event.Sequence)
+						delivered[c.SubjectID] = append(delivered[c.SubjectID], c.Event.Sequence)
 						mu.Unlock()
 						outcomes = append(outcomes, outcome(c, models.ResultDelivered))
 					}
@@ -366,7 +366,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		// A worker may have left while another still had a stream; what that made due is claimed here.
 		for claimed := claim(t, s); len(claimed) > 0; claimed = claim(t, s) {
 			for _, c := range claimed {
-				delivered[c.CallID] = append(delivered[c.CallID], c.Event.Sequence)
+				delivered[c.SubjectID] = append(delivered[c.SubjectID], c.Event.Sequence)
 				finish(t, s, outcome(c, models.ResultDelivered))
 			}
 		}
@@ -413,9 +413,9 @@ func TestClaimPassesOverABrokenStream(t *testing.T) {
 	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
 		app := modelstest.Application(t, s, modelstest.Customer(t, s, 0))
 		broken, healthy := callWithEvents(t, s, app, 1), callWithEvents(t, s, app, 1)
-		require.NoError(t, models.Write(t.Context(), s, "DELETE FROM webhook_deliveries WHERE call_id = ?", broken.ID))
+		require.NoError(t, models.Write(t.Context(), s, "DELETE FROM webhook_deliveries WHERE subject_id = ?", broken.ID))
 		claimed := claim(t, s)
 		require.Len(t, claimed, 1)
-		require.Equal(t, healthy.ID, claimed[0].CallID)
+		require.Equal(t, healthy.ID, claimed[0].SubjectID)
 	})
 }

@@ -26,20 +26,20 @@ type finished struct {
 }
 
 func (f *finished) lease() models.Lease {
-	return models.Lease{CallID: f.outcome.CallID, EndpointID: f.outcome.EndpointID, Token: f.outcome.LeaseToken}
+	return models.Lease{SubjectID: f.outcome.SubjectID, EndpointID: f.outcome.EndpointID, Token: f.outcome.LeaseToken}
 }
 
 // deliver makes one attempt at the head of a claimed stream and hands its result on.
 func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *claim) {
 	outcome := models.Outcome{
-		CallID:     claimed.CallID,
+		SubjectID:  claimed.SubjectID,
 		EndpointID: claimed.EndpointID,
 		LeaseToken: claimed.LeaseToken,
 		EventID:    claimed.Event.ID,
 	}
 	attempt := Attempt{
 		EventID:       claimed.Event.ID,
-		CallID:        claimed.CallID,
+		SubjectID:     claimed.SubjectID,
 		ApplicationID: claimed.EndpointID,
 		Type:          claimed.Event.Type,
 		Sequence:      claimed.Event.Sequence,
@@ -55,7 +55,7 @@ func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *
 	}
 	if outcome.Result == models.ResultReleased && errors.Is(context.Cause(claimed.ctx), errLeaseLost) {
 		w.cfg.Logger.Warn("webhook attempt given up, its lease was lost", "application_id", attempt.ApplicationID,
-			"call_id", attempt.CallID, "event_id", attempt.EventID)
+			"subject_id", attempt.SubjectID, "event_id", attempt.EventID)
 	}
 	attempt.Result = outcome.Result
 	w.outcomes <- finished{outcome, attempt}
@@ -191,7 +191,7 @@ func (w *Worker) report(batch []finished) {
 			w.cfg.Logger.Warn("webhook endpoint disabled", "application_id", a.ApplicationID, "reason", a.Disabled)
 		}
 		if a.Result == models.ResultDead {
-			w.cfg.Logger.Warn("webhook event is dead", "application_id", a.ApplicationID, "call_id", a.CallID,
+			w.cfg.Logger.Warn("webhook event is dead", "application_id", a.ApplicationID, "subject_id", a.SubjectID,
 				"event_id", a.EventID, "attempts", a.Number, "status", a.Status)
 		}
 		if w.cfg.OnAttempt != nil {

@@ -117,8 +117,8 @@ type body struct {
 
 // Emit appends an event to a call and queues it for the application's webhook_url, in the caller's transaction. The body
 // carries the call as it is given, its variables, and data with the call added; data is not changed. models.ErrStale when the call already has its one terminal event.
-func Emit(ctx context.Context, tx *models.Store, call *models.Call, kind string, data map[string]any) (*models.CallEvent, error) {
-	event := &models.CallEvent{CallID: call.ID, Type: kind}
+func Emit(ctx context.Context, tx *models.Store, call *models.Call, kind string, data map[string]any) (*models.Event, error) {
+	event := &models.Event{CallID: call.ID, Type: kind}
 	err := tx.AppendEvent(ctx, event, func(sequence int64, id string, at time.Time) ([]byte, error) {
 		return marshalBody(call, kind, data, sequence, id, at)
 	})

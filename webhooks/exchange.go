@@ -46,7 +46,7 @@ func (x *exchange) delivered() bool { return x.failure == "" && x.status >= 200 
 func (x *exchange) gone() bool { return x.status == http.StatusGone }
 
 // post sends one signed event. It never fails: what went wrong is in the result.
-func (w *Worker) post(ctx context.Context, app *models.Application, event *models.CallEvent) *exchange {
+func (w *Worker) post(ctx context.Context, app *models.Application, event *models.Event) *exchange {
 	now := w.cfg.Store.Now()
 	x := &exchange{startedAt: now}
 	begun := time.Now() // the network runs on real time, whatever clock the queue has

@@ -32,7 +32,7 @@ type oneClaim struct {
 }
 
 func (q *oneClaim) lease() models.Lease {
-	return models.Lease{CallID: "call_1", EndpointID: "app_1", Token: 7}
+	return models.Lease{SubjectID: "call_1", EndpointID: "app_1", Token: 7}
 }
 
 func (q *oneClaim) ClaimStreams(context.Context, string, time.Duration, int, int, int) ([]models.ClaimedStream, error) {
@@ -44,8 +44,8 @@ func (q *oneClaim) ClaimStreams(context.Context, string, time.Duration, int, int
 	}
 	q.claimed = true
 	return []models.ClaimedStream{{
-		Stream: models.Stream{CallID: "call_1", EndpointID: "app_1", LeaseToken: 7},
-		Event:  models.CallEvent{ID: "evt_1", CallID: "call_1", Body: []byte("{}")},
+		Stream: models.Stream{SubjectID: "call_1", EndpointID: "app_1", LeaseToken: 7},
+		Event:  models.Event{ID: "evt_1", SubjectID: "call_1", CallID: "call_1", Body: []byte("{}")},
 	}}, nil
 }
 
@@ -251,7 +251,7 @@ func TestShortLease(t *testing.T) {
 		app := r.application(rec.URL)
 		const lease = time.Hour
 		first := r.worker(func(c *Config) { c.Lease = lease })
-		var events []*models.CallEvent
+		var events []*models.Event
 		for range 3 {
 			_, one := r.call(app, 1)
 			events = append(events, one...)

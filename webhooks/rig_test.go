@@ -139,9 +139,9 @@ func canceled() context.Context {
 }
 
 // emit adds events to a call, each in its own transaction.
-func (r *rig) emit(call *models.Call, n int) []*models.CallEvent {
+func (r *rig) emit(call *models.Call, n int) []*models.Event {
 	r.t.Helper()
-	var events []*models.CallEvent
+	var events []*models.Event
 	for range n {
 		err := r.store.InTx(r.t.Context(), func(tx *models.Store) error {
 			event, err := Emit(r.t.Context(), tx, call, KindNotify, map[string]any{"payload": 1})
@@ -154,7 +154,7 @@ func (r *rig) emit(call *models.Call, n int) []*models.CallEvent {
 }
 
 // call creates a call of an application with n events.
-func (r *rig) call(app *models.Application, n int) (*models.Call, []*models.CallEvent) {
+func (r *rig) call(app *models.Application, n int) (*models.Call, []*models.Event) {
 	r.t.Helper()
 	call := modelstest.Call(r.t, r.store, app)
 	return call, r.emit(call, n)
@@ -192,9 +192,9 @@ func (r *rig) arrived(rec *receiver) request {
 }
 
 // delivery returns what became of an event.
-func (r *rig) delivery(event *models.CallEvent) models.Delivery {
+func (r *rig) delivery(event *models.Event) models.Delivery {
 	r.t.Helper()
-	rows, err := r.store.Deliveries(r.t.Context(), event.CallID)
+	rows, err := r.store.Deliveries(r.t.Context(), event.SubjectID)
 	require.NoError(r.t, err)
 	for _, row := range rows {
 		if row.EventID == event.ID {
@@ -205,7 +205,7 @@ func (r *rig) delivery(event *models.CallEvent) models.Delivery {
 	return models.Delivery{}
 }
 
-func (r *rig) recorded(event *models.CallEvent) []models.Attempt {
+func (r *rig) recorded(event *models.Event) []models.Attempt {
 	r.t.Helper()
 	rows, err := r.store.Attempts(r.t.Context(), event.ID)
 	require.NoError(r.t, err)

@@ -75,8 +75,9 @@ type Config struct {
 
 // Attempt tells of one finished attempt.
 type Attempt struct {
-	EventID       string
-	CallID        string
+	EventID string
+	// SubjectID is what the event tells of: a call, a trunk or an application.
+	SubjectID     string
 	ApplicationID string
 	Type          string
 	Sequence      int64

@@ -33,7 +33,7 @@ func TestDelivery(t *testing.T) {
 
 		require.Equal(t, models.ResultDelivered, got.Result)
 		require.Equal(t, Attempt{
-			EventID: events[0].ID, CallID: events[0].CallID, ApplicationID: app.ID, Type: KindNotify, Sequence: 1, Number: 1,
+			EventID: events[0].ID, SubjectID: events[0].CallID, ApplicationID: app.ID, Type: KindNotify, Sequence: 1, Number: 1,
 			Status: http.StatusCreated, Latency: got.Latency, Result: models.ResultDelivered,
 		}, got)
 		req := r.arrived(rec)

@@ -1,0 +1,86 @@
+package models
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm/clause"
+)
+
+// Kinds of legs: for what a call has another one.
+const (
+	LegDial     = "dial"
+	LegTransfer = "transfer"
+	LegQueue    = "queue"
+)
+
+// Statuses of a leg; the last is final.
+const (
+	LegDialing  = "dialing"
+	LegRinging  = "ringing"
+	LegAnswered = "answered"
+	LegEnded    = "ended"
+)
+
+// Leg is another channel that a call was given: a number or URI that it dialled, or the waiting call that it was joined with.
+type Leg struct {
+	ID         string
+	CallID     string
+	CustomerID string
+	// ChannelID is the leg's UUID on the switch.
+	ChannelID string
+	Kind      string
+	// To is the E.164 number, the SIP URI or, for LegQueue, the call that was joined.
+	To      string `gorm:"column:target"`
+	TrunkID *string
+	Status  string
+	// DialStatus and Reason say how the leg ended, Cause is FreeSWITCH's name of the cause, Q850 its number and SIPCode the final
+	// status of the SIP dialogue.
+	DialStatus string
+	Reason     string
+	Cause      string
+	Q850       int `gorm:"column:q850"`
+	SIPCode    int `gorm:"column:sip_code"`
+	// AnsweredBy is what machine detection heard.
+	AnsweredBy string
+	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	RingingAt  *time.Time `gorm:"serializer:moment"`
+	AnsweredAt *time.Time `gorm:"serializer:moment"`
+	EndedAt    *time.Time `gorm:"serializer:moment"`
+	// Seconds is how long it was answered, once it has ended.
+	Seconds float64
+}
+
+// SaveLeg inserts a leg and fills ID and CreatedAt, or updates what may change of the one with its ID: all but whose it is, its
+// kind, target and creation.
+func (s *Store) SaveLeg(ctx context.Context, leg *Leg) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		row := *leg
+		if row.ID == "" {
+			row.ID = NewID(PrefixLeg)
+		}
+		if row.CreatedAt.IsZero() {
+			row.CreatedAt = tx.Now()
+		}
+		row.RingingAt, row.AnsweredAt, row.EndedAt = cut(row.RingingAt), cut(row.AnsweredAt), cut(row.EndedAt)
+		err := tx.write(ctx).Clauses(clause.OnConflict{
+			Columns: []clause.Column{{Name: "id"}},
+			DoUpdates: clause.AssignmentColumns([]string{
+				"channel_id", "trunk_id", "status", "dial_status", "reason", "cause", "q850", "sip_code", "answered_by", "ringing_at", "answered_at",
+				"ended_at", "seconds",
+			}),
+		}).Create(&row).Error
+		if err != nil {
+			return explain(err, "save leg of call %q", row.CallID)
+		}
+		*leg = row
+		return nil
+	})
+}
+
+// LegsOfCall returns the legs of a customer's call, oldest first.
+func (s *Store) LegsOfCall(ctx context.Context, customerID, callID string) ([]Leg, error) {
+	var rows []Leg
+	err := s.read(ctx).Where("call_id = ? AND customer_id = ?", callID, customerID).Order("created_at, id").Find(&rows).Error
+	return rows, explain(err, "read legs of call %q", callID)
+}
