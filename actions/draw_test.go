@@ -18,7 +18,7 @@ var pool = []string{
 	"+14155550100", "+442071838750", "+1", "+0123456789", "4155550100", "+1234567890123456", "+1415555O100",
 	"sip:alice@example.com", "SIPS:[2001:db8::1]:5061", "sip:example.com:65535;transport=TLS", "sip:a@b:65536", "sip:a@b:0", "sip:a@b:080",
 	"sip:a@b;user=phone", "sip:", "sip:-", "sip:a b@c",
-	"https://a.example/x.wav", "http://a.example", "HTTP://A.example:8080/?q=1#f", "https://u:p@a.example/", "https://:80/", "https://",
+	"https://a.example/x.wav", "http://a.example", "HTTP://A.example:8080/?q=1#f", "https://u:p@a.example/", "https://u@a.example/", "https://:80/", "https://",
 	"https:a", "https://a.example/{x}", "https://a.example/a b", "https://a.example/@x", "https://[::1]/x", "https://a.example?x@y", "https://a.example/%zz", "https://a.example/%41?%zz#%42", "https://a.example/#%zz", "https://a.example:x/", "https://a:1:2/", "https://[::1/", "https://a.example:/",
 	"/next", "?a=b", "../a:b", "a:b", "#f", "//b.example/x", "file:///etc/passwd", "javascript:x", "ftp://a.example/",
 	"wss://a.example/s", "WSS://a.example", "ws://a.example/", "wss:///", "https://a.example/" + strings.Repeat("x", 2048),

@@ -115,8 +115,8 @@ func TestErrorIsReadByMachines(t *testing.T) {
 			Action: "conference", Field: "name", Path: "actions[0].conference.name",
 			Message: "is required; it must be at most 64 letters, digits, -, _ and .", Allowed: "at most 64 letters, digits, -, _ and .",
 		},
-		`[{"action":"enqueue","name":"a","wait_actions":[{"action":"say","text":1}]}]`: {
-			Action: "say", Field: "text", Path: "actions[0].enqueue.wait_actions[0].say.text",
+		`[{"action":"enqueue","name":"a","wait_actions":[{"action":"pause"},{"action":"say","text":1}]}]`: {
+			Action: "say", Field: "text", Path: "actions[0].enqueue.wait_actions[1].say.text",
 			Message: "must be a string of at most 3000 characters, was 1", Allowed: "a string of at most 3000 characters", Got: "1",
 		},
 	} {
