@@ -64,17 +64,16 @@ type choice struct {
 func (c choice) reset() { *c.to = c.fallback }
 
 func (c choice) decode(_ *parser, n *node) error {
-	message := fmt.Sprintf("must be %s, was %s", c.allowed(), n.describe())
-	if n.kind == kindString {
-		for _, word := range c.words {
-			if n.text == word {
-				*c.to = word
-				return nil
-			}
-		}
-		message += meant(n.text, c.words)
+	if n.kind != kindString {
+		return fmt.Errorf("must be %s, was %s", c.allowed(), n.describe())
 	}
-	return fmt.Errorf("%s", message)
+	for _, word := range c.words {
+		if n.text == word {
+			*c.to = word
+			return nil
+		}
+	}
+	return fmt.Errorf("must be %s, was %s%s", c.allowed(), n.describe(), meant(n.text, c.words))
 }
 
 func (c choice) encode() (any, bool) { return *c.to, *c.to != "" || c.fallback != "" }

@@ -154,6 +154,8 @@ func TestCheckResult(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, CheckResult("gather", map[string]any{"action": "gather", "index": 2, "id": "a", "outcome": "digits", "digits": "12", "tries": 1}))
 	require.NoError(t, CheckResult("dial", map[string]any{"dial_status": "busy", "legs": []map[string]any{{"leg_id": "a"}}, "seconds": 0.0}))
+	require.NoError(t, CheckResult("pause", map[string]any{"outcome": "done"}))
+	require.Error(t, CheckResult("pause", map[string]any{"outcome": "played"}))
 	require.EqualError(t, CheckResult("shout", nil), `check a result: no verb "shout"`)
 	require.EqualError(t, CheckResult("say", map[string]any{"outcome": "spoken"}),
 		`result of say: field "outcome" must be one of played, failed, interrupted, was "spoken"`)

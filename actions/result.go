@@ -66,9 +66,17 @@ func CheckResult(verb string, made map[string]any) error {
 	return nil
 }
 
+// doneResult is what an action tells that has no result of its own, and a result_url.
+var doneResult = []result{outcomes("That it is done.", "done")}
+
 func resultsOf(name string) ([]result, bool) {
 	for _, v := range verbs {
-		if v.name == name {
+		switch {
+		case v.name != name:
+			continue
+		case len(v.results) == 0:
+			return doneResult, true
+		default:
 			return v.results, true
 		}
 	}
