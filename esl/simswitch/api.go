@@ -30,6 +30,7 @@ func init() {
 		"uuid_record":       (*Switch).uuidRecord,
 		"uuid_bridge":       (*Switch).uuidBridge,
 		"uuid_transfer":     (*Switch).uuidTransfer,
+		"conference":        (*Switch).conference,
 		"uuid_send_dtmf":    (*Switch).uuidSendDTMF,
 		"uuid_setvar":       (*Switch).uuidSetvar,
 		"uuid_setvar_multi": (*Switch).uuidSetvarMulti,

@@ -10,6 +10,10 @@ type recording struct {
 	path  string
 	begun time.Time
 	limit *task
+	// channels is 2 when each side has its own (RECORD_STEREO).
+	channels int
+	paused   bool
+	masked   bool
 }
 
 var (
@@ -58,7 +62,7 @@ func (c *channel) appRecord(data string) {
 	if limit != endless && (result == finished || length > limit) {
 		length = limit
 	}
-	size, err := writeWAV(path, length)
+	size, err := writeWAV(path, length, 1)
 	if err != nil {
 		c.sw.log.Error("cannot record", "path", path, "channel", c.uuid, "error", err)
 		c.hangup(causeOutOfOrder)
@@ -121,7 +125,7 @@ func (c *channel) startRecording(path string, seconds int) bool {
 			return true
 		}
 	}
-	r := &recording{path: path, begun: c.sw.clock.now()}
+	r := &recording{path: path, begun: c.sw.clock.now(), channels: 1}
 	c.recordings = append(c.recordings, r)
 	if seconds > 0 {
 		r.limit = c.sw.tasks.after(time.Duration(seconds)*time.Second, "", func() { c.stopRecording(path) })
@@ -154,7 +158,7 @@ func (c *channel) stopRecordingsLocked() {
 func (c *channel) endRecordingLocked(r *recording, completion string) {
 	c.sw.tasks.cancel(r.limit)
 	length := c.sw.clock.now().Sub(r.begun)
-	size, err := writeWAV(r.path, length)
+	size, err := writeWAV(r.path, length, r.channels)
 	if err != nil {
 		c.sw.log.Error("cannot write recording", "path", r.path, "channel", c.uuid, "error", err)
 	}

@@ -217,6 +217,15 @@ func leadingInt(s string) int {
 	return n
 }
 
+// isFalse is switch_false; an empty string is not false.
+func isFalse(s string) bool {
+	switch strings.ToLower(s) {
+	case "no", "off", "false", "f", "disabled", "inactive", "disallow":
+		return true
+	}
+	return s != "" && s[0] >= '0' && s[0] <= '9' && leadingInt(s) == 0
+}
+
 // isTrue is switch_true.
 func isTrue(s string) bool {
 	switch strings.ToLower(s) {

@@ -69,7 +69,7 @@ func (c *channel) dataLocked(e *event) {
 		e.add("Other-Type", c.other.kind)
 		c.other.profile.add(e, otherNames, c.other.direction, c.other.uuid, c.other.name, &c.other.times)
 	}
-	if verboseEvents[e.id] {
+	if verboseEvents[e.id] && !e.basic {
 		e.headers = append(e.headers, c.vars...)
 	}
 }

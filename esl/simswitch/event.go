@@ -103,6 +103,8 @@ type event struct {
 	headers  []header
 	body     string
 	hasBody  bool
+	// basic leaves the variables of a channel out.
+	basic bool
 }
 
 func (e *event) add(name, value string) { e.headers = append(e.headers, header{name, value}) }

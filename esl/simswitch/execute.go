@@ -32,6 +32,7 @@ func init() {
 		"record_session":      {run: (*channel).appRecordSession, media: true},
 		"stop_record_session": {run: (*channel).appStopRecordSession},
 		"bridge":              {run: (*channel).appBridge},
+		"conference":          {run: (*channel).appConference, media: true},
 		"send_dtmf":           {run: (*channel).appSendDTMF},
 		"flush_dtmf":          {run: (*channel).appFlushDTMF},
 		"sleep":               {run: (*channel).appSleep},

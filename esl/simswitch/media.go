@@ -151,23 +151,24 @@ func wavLength(path string) (time.Duration, error) {
 // recordRate is the sample rate of recordings, 16-bit mono as FreeSWITCH makes them from a PCMU call.
 const recordRate = 8000
 
-// writeWAV writes a playable WAV file of silence. The zero bytes are a hole in the file, so that an hour costs nothing.
-func writeWAV(path string, length time.Duration) (size int64, err error) {
+// writeWAV writes a playable WAV file of silence with one channel or two. The zero bytes are a hole in the file, so that an hour costs nothing.
+func writeWAV(path string, length time.Duration, channels int) (size int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return 0, fmt.Errorf("make folder of recording: %w", err)
 	}
 	samples := length.Milliseconds() * recordRate / 1000
-	data := samples * 2
+	frame := int64(2 * channels)
+	data := samples * frame
 	var h [44]byte
 	copy(h[0:], "RIFF")
 	binary.LittleEndian.PutUint32(h[4:], uint32(36+data)) // #nosec G115 -- below 4 GiB for any call FreeSWITCH could record.
 	copy(h[8:], "WAVEfmt ")
 	binary.LittleEndian.PutUint32(h[16:], 16)
 	binary.LittleEndian.PutUint16(h[20:], 1)
-	binary.LittleEndian.PutUint16(h[22:], 1)
+	binary.LittleEndian.PutUint16(h[22:], uint16(channels)) // #nosec G115 -- one or two.
 	binary.LittleEndian.PutUint32(h[24:], recordRate)
-	binary.LittleEndian.PutUint32(h[28:], recordRate*2)
-	binary.LittleEndian.PutUint16(h[32:], 2)
+	binary.LittleEndian.PutUint32(h[28:], uint32(recordRate*frame)) // #nosec G115 -- small.
+	binary.LittleEndian.PutUint16(h[32:], uint16(frame))            // #nosec G115 -- small.
 	binary.LittleEndian.PutUint16(h[34:], 16)
 	copy(h[36:], "data")
 	binary.LittleEndian.PutUint32(h[40:], uint32(data)) // #nosec G115 -- as above.

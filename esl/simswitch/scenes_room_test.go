@@ -108,7 +108,6 @@ var roomScenes = []conformanceScene{
 		k.api("conference " + room + " record " + k.rig.media() + "/room.wav")
 		k.action("", "start-recording")
 		k.api("conference " + room + " norecord " + k.rig.media() + "/room.wav")
-		k.api("conference " + room + " norecord all")
 		k.api("conference nowhere list")
 		k.api("conference nowhere json_list")
 		k.api("conference nowhere kick 1")

@@ -76,6 +76,10 @@ type Switch struct {
 	live     atomic.Int64
 	rate     rateMeter
 
+	roomMu    sync.Mutex
+	rooms     map[string]*room
+	memberIDs atomic.Uint32
+
 	reloading sync.Mutex
 	plan      atomic.Pointer[plan]
 	sofia     *sofia
@@ -115,6 +119,7 @@ func New(cfg Config) (*Switch, error) {
 		channels: map[string]*channel{},
 		finished: map[string]Result{},
 		conns:    map[*listener]struct{}{},
+		rooms:    map[string]*room{},
 		globals:  map[string]string{"hostname": hostname, "core_uuid": "", "app_disable_expand_variables": "true"},
 		closed:   make(chan struct{}),
 	}
