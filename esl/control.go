@@ -31,6 +31,16 @@ func (n *Node) Break(ctx context.Context, channel string) error {
 	return err
 }
 
+// Park tears a channel out of whatever it runs and parks it, where it waits for its controller (mod_commands.c,
+// uuid_transfer_function). What it ran completes; a channel that was recording with [Record] is hung up by it.
+func (n *Node) Park(ctx context.Context, channel string) error {
+	if err := checkID("channel_id", channel); err != nil {
+		return err
+	}
+	_, err := n.api(ctx, "uuid_transfer", channel+" park inline")
+	return err
+}
+
 // SetVariable sets a channel variable; an empty value unsets it. A value cannot hold "${", which an application that reads it would expand.
 func (n *Node) SetVariable(ctx context.Context, channel, name, value string) error {
 	args, err := setVariableArgs(channel, name, value)
@@ -117,6 +127,15 @@ func (n *Node) Dump(ctx context.Context, channel string) (*Event, error) {
 		return nil, err
 	}
 	return ParseEvent(reply)
+}
+
+// HasModule says whether the switch has loaded a module.
+func (n *Node) HasModule(ctx context.Context, name string) (bool, error) {
+	if err := checkPattern("module", name, wordPattern, "1 to 64 letters, digits, '-' or '_'"); err != nil {
+		return false, err
+	}
+	reply, err := n.api(ctx, "module_exists", name)
+	return strings.TrimSpace(reply) == "true", err
 }
 
 // Channels lists the channels of the switch; see [Snapshot] for how far to trust it.
