@@ -44,6 +44,8 @@ type questionBody struct {
 	Variables  map[string]any    `json:"variables"`
 	Result     map[string]any    `json:"result,omitempty"`
 	SIPHeaders map[string]string `json:"sip_headers,omitempty"`
+	// Simulated says that there is no call: a simulation asks.
+	Simulated bool `json:"simulated,omitempty"`
 }
 
 // attemptsPerURL: one try, and one more where the failure may pass.
@@ -67,9 +69,16 @@ func (e *replyError) Error() string {
 
 func (e *replyError) Unwrap() error { return e.Err }
 
-// eventData is what the call.error event says: the URL, the status, and for a refused action its index and field.
-func (e *replyError) eventData() map[string]any {
-	data := map[string]any{"code": ReasonAnswerURLFailed, "url": e.URL, "attempts": e.Attempts, "message": e.Err.Error()}
+// eventData is what the call.error event says: the URL, the status, for a refused action its index and field, and what
+// follows: the next URL while one is left to ask, otherwise then.
+func (e *replyError) eventData(left []*replyError, then string) map[string]any {
+	if len(left) > 0 {
+		then = nextFallbackURL
+	}
+	data := map[string]any{"code": ReasonAnswerURLFailed, "attempts": e.Attempts, "message": e.Err.Error(), "next": then}
+	if e.URL != "" {
+		data["url"] = e.URL
+	}
 	if e.Status != 0 {
 		data["status"] = e.Status
 	}
@@ -147,6 +156,7 @@ func (a *asker) try(ctx context.Context, target, id string, attempt int) (*actio
 	body, err := json.Marshal(questionBody{
 		Type: a.question.kind, RequestID: id, Attempt: attempt, Call: webhooks.CallObject(a.call), Variables: a.variables,
 		Result: a.question.result, SIPHeaders: a.question.sipHeaders,
+		Simulated: a.m.cfg.Simulated,
 	})
 	if err != nil {
 		return nil, &replyError{Err: fmt.Errorf("write the request: %w", err)}
@@ -159,7 +169,7 @@ func (a *asker) try(ctx context.Context, target, id string, attempt int) (*actio
 	if err != nil {
 		return nil, &replyError{Err: fmt.Errorf("make the request: %w", err)}
 	}
-	now := a.m.cfg.Now()
+	now := a.m.cfg.signedAt()
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
 	webhooks.SetHeaders(req.Header, webhooks.Keys(a.app, now), id, now, body)
@@ -271,8 +281,16 @@ const (
 	maxFetches     = 1000
 )
 
-// fetch asks the application and waits for its reply, while the call goes on being watched. A nil reply without an error
-// never happens: when no URL answers, the call is to be ended.
+// What follows when a URL gave no actions, as call.error tells.
+const (
+	nextFallbackURL     = "fallback_url"
+	nextFallbackActions = "fallback_actions"
+	nextEnd             = "end"
+)
+
+// fetch asks the application and waits for its reply, while the call goes on being watched; an answered caller who waits long
+// hears the application's wait_actions. When no URL answers, the stored fallback_actions are the reply, once until a URL
+// answers again; without them the call is to be ended. A nil reply without an error never happens.
 func (s *session) fetch(q question) (*actions.Reply, error) {
 	s.flow.idle++
 	s.call.Cursor.Request++
@@ -284,53 +302,58 @@ func (s *session) fetch(q question) (*actions.Reply, error) {
 	a := &asker{m: s.m, app: s.app, call: &call, variables: s.flow.requestVariables(s.call), question: q}
 	var reply *actions.Reply
 	var failures []*replyError
-	err := s.beside(func(ctx context.Context) { reply, failures = a.ask(ctx) })
+	err := s.besideWith(func(ctx context.Context) { reply, failures = a.ask(ctx) }, s.flow.waitActions)
 	if err != nil {
 		return nil, err
 	}
 	if reply == nil {
-		return nil, s.giveUp(failures)
+		return s.fallBack(failures)
 	}
-	for _, failure := range failures {
-		if err := s.tell("call.error", failure.eventData()); err != nil {
+	s.flow.fellBack = false
+	for i, failure := range failures {
+		if err := s.tell("call.error", failure.eventData(failures[i+1:], nextFallbackURL)); err != nil {
 			return nil, err
 		}
 	}
 	return reply, nil
 }
 
-// giveUp tells why no URL answered and ends the call: 503 to a caller who was not answered.
-func (s *session) giveUp(failures []*replyError) error {
-	for _, failure := range failures {
+// fallBack replies with the application's stored fallback_actions, unless they were the last reply: they cannot ask anybody
+// who has not just failed.
+func (s *session) fallBack(failures []*replyError) (*actions.Reply, error) {
+	if s.flow.fellBack || len(s.app.FallbackActions) == 0 {
+		return nil, s.giveUp(failures)
+	}
+	list, err := actions.Decode(s.app.FallbackActions)
+	if err != nil {
+		s.log.Error("stored fallback_actions cannot be read", "application_id", s.app.ID, "error", err)
+		return nil, s.giveUp(failures)
+	}
+	if err := s.complain(failures, nextFallbackActions); err != nil {
+		return nil, err
+	}
+	s.flow.fellBack = true
+	return &actions.Reply{Actions: list}, nil
+}
+
+// complain tells why no URL answered and what follows from the last failure.
+func (s *session) complain(failures []*replyError, then string) error {
+	for i, failure := range failures {
 		s.log.Warn("no actions from the application", "application_id", s.app.ID, "attempts", failure.Attempts, "status", failure.Status)
-		if err := s.tell("call.error", failure.eventData()); err != nil {
+		if err := s.tell("call.error", failure.eventData(failures[i+1:], then)); err != nil {
 			return err
 		}
 	}
-	s.ask(intent{reason: ReasonAnswerURLFailed, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable})
-	return errEnding
+	return nil
 }
 
-// beside runs fn on a goroutine of its own and takes messages until it returns. When the call ends first, fn's context is
-// cancelled and fn is waited for. A caller who has waited a while without an answer is told that it rings.
-func (s *session) beside(fn func(ctx context.Context)) error {
-	ctx, cancel := context.WithCancel(s.m.ctx)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		fn(ctx)
-	}()
-	if s.call.Direction == DirectionInbound && !s.answered && !s.rung {
-		timer := time.AfterFunc(s.m.cfg.RingAfter, func() { s.box.put(message{ring: true}) })
-		defer timer.Stop()
+// giveUp tells why no URL answered and ends the call: 503 to a caller who was not answered.
+func (s *session) giveUp(failures []*replyError) error {
+	if err := s.complain(failures, nextEnd); err != nil {
+		return err
 	}
-	err := s.await(done, nil)
-	if err != nil {
-		cancel()
-		<-done
-	}
-	return err
+	s.ask(intent{reason: ReasonAnswerURLFailed, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable})
+	return errEnding
 }
 
 // ring tells an inbound caller that the phone rings; parking alone says nothing to them. Nothing waits for its completion.

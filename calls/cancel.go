@@ -2,29 +2,49 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"tandem/models"
 )
 
 // Cancel ends a customer's live call, whatever its state: an unanswered one ends as canceled, an answered one as completed
-// with the reason api_hangup. It returns the call as it stands, which is still live: the end follows with its event.
-// inTx, when set, runs in a transaction after the checks, such as for an idempotency record. Errors: models.ErrNotFound,
-// ErrCallNotActive, ErrNoNode when the call's node is not connected to this process.
+// with the reason api_hangup. It returns the call as it stands: a queued one has ended, any other is still live, and its end
+// follows with its event. inTx, when set, runs in a transaction after the checks, such as for an idempotency record. Errors:
+// models.ErrNotFound, ErrCallNotActive, ErrNoNode when the call's node is not connected to this process.
 func (m *Manager) Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	var call *models.Call
+	for {
+		call, err := m.cancelQueued(ctx, customerID, callID, inTx)
+		switch {
+		case errors.Is(err, models.ErrStale):
+			continue // it was started in this moment
+		case err != nil || call != nil:
+			return call, err
+		}
+		return m.command(ctx, customerID, callID, func(*session) (message, error) {
+			return message{ending: cancelIntent()}, nil
+		}, inTx)
+	}
+}
+
+// cancelQueued ends a call that nobody has dialled yet: there is no channel to wait for. It returns nil for any other call, and
+// models.ErrStale when the call was started meanwhile.
+func (m *Manager) cancelQueued(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	var ended *models.Call
 	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
-		found, err := tx.Call(ctx, customerID, callID)
+		ended = nil
+		call, err := tx.Call(ctx, customerID, callID)
 		if err != nil {
 			return fmt.Errorf("find call: %w", err)
 		}
-		call = found
-		if !call.Live() {
-			return ErrCallNotActive
+		if call.Status != StatusQueued {
+			return nil
 		}
-		if m.callSession(call.ID) == nil {
-			return fmt.Errorf("the call's session is not here: %w", ErrNoNode)
+		err = m.end(ctx, tx, call, ending{status: StatusCanceled, reason: ReasonCanceled, source: SourceAPI, cause: causeCancel, q850: q850[causeCancel]}, m.cfg.Now())
+		if err != nil {
+			return err
 		}
+		ended = call
 		if inTx == nil {
 			return nil
 		}
@@ -33,10 +53,10 @@ func (m *Manager) Cancel(ctx context.Context, customerID, callID string, inTx fu
 	if err != nil {
 		return nil, err
 	}
-	if s := m.callSession(call.ID); s != nil {
-		s.box.put(message{ending: cancelIntent()})
+	if ended != nil && m.cfg.OnEnd != nil {
+		m.cfg.OnEnd(*ended)
 	}
-	return call, nil
+	return ended, nil
 }
 
 func cancelIntent() *intent {

@@ -35,6 +35,7 @@ type fakeSwitch struct {
 	channels map[string]*fakeChannel
 	seq      int
 	on       map[string]func(c command) error // by verb, or "execute " and the application's name
+	modules  map[string]bool                  // that are loaded
 	told     chan command                     // every command, for tests that wait for one
 }
 
@@ -251,6 +252,22 @@ func (f *fakeSwitch) Kill(_ context.Context, channel, cause string) error {
 
 func (f *fakeSwitch) Break(_ context.Context, channel string) error {
 	return f.do(command{verb: "break", channel: channel}, func() error { return nil })
+}
+
+func (f *fakeSwitch) Park(_ context.Context, channel string) error {
+	return f.do(command{verb: "park", channel: channel}, func() error {
+		f.event("CHANNEL_PARK", channel)
+		return nil
+	})
+}
+
+func (f *fakeSwitch) HasModule(_ context.Context, name string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return false, esl.ErrDown
+	}
+	return f.modules[name], nil
 }
 
 func (f *fakeSwitch) SetVariable(_ context.Context, channel, name, value string) error {

@@ -22,6 +22,10 @@ type flow struct {
 	raw   json.RawMessage // list, as the cursor stores it
 	index int
 
+	begun       bool             // there is a list, or there was one
+	waitActions []actions.Action // of the application, for when its answer_url is slow
+	fellBack    bool             // the list comes from the application's fallback_actions
+
 	idle  int            // answer_url requests since the last media or input
 	last  map[string]any // the result of the last action
 	files []string       // fetched files that this call holds
@@ -43,14 +47,52 @@ func (f *flow) requestVariables(call *models.Call) map[string]any {
 type outcome struct {
 	// result is told to the application; nil when the verb has none.
 	result map[string]any
+	// masked, when set, is what everybody else is told instead of result: events and later requests.
+	masked map[string]any
 	// ask makes the result, or the verb itself, a request whose reply replaces the list.
 	ask *question
 }
 
-// runFlow asks the application and does what it says until the list ends or the call does.
+// runFlow asks the application and does what it says, or what live control says instead, until the list ends or the call does.
 func (s *session) runFlow() error {
+	err := s.firstList()
+	for {
+		if err != nil && !errors.Is(err, errReplaced) {
+			return err
+		}
+		if err = s.poll(); err != nil {
+			return err
+		}
+		switch {
+		case s.replacement != nil:
+			list := s.replacement.list
+			s.replacement = nil
+			s.flow.idle, s.flow.fellBack = 0, false
+			err = s.setList(list, 0)
+		case s.flow.index >= len(s.flow.list):
+			s.ask(s.listEnd())
+			return errEnding
+		default:
+			err = s.step(s.flow.list[s.flow.index])
+		}
+	}
+}
+
+// firstList gets the list that the call begins with, from live control if that was faster than the answer_url.
+func (s *session) firstList() error {
+	defer func() { s.flow.begun = true }()
+	if err := s.readWaitActions(); err != nil {
+		return err
+	}
+	if s.replacement != nil {
+		return errReplaced
+	}
 	if s.app.AnswerURL == "" {
-		return s.giveUp([]*replyError{{Err: errors.New("the application has no answer_url")}})
+		reply, err := s.fallBack([]*replyError{{Err: errors.New("the application has no answer_url")}})
+		if err != nil {
+			return err
+		}
+		return s.take(reply)
 	}
 	prepared := s.prepare()
 	reply, err := s.fetch(question{kind: askAnswer, url: s.app.AnswerURL, sipHeaders: s.flow.sipHeaders})
@@ -58,22 +100,47 @@ func (s *session) runFlow() error {
 	if err != nil {
 		return err
 	}
-	if err := s.take(reply); err != nil {
+	return s.take(reply)
+}
+
+// readWaitActions reads the application's wait_actions. They were validated when they were stored.
+func (s *session) readWaitActions() error {
+	if len(s.app.WaitActions) == 0 {
+		return nil
+	}
+	list, err := actions.Decode(s.app.WaitActions)
+	if err != nil {
+		s.log.Error("stored wait_actions cannot be read", "application_id", s.app.ID, "error", err)
+		return nil
+	}
+	s.flow.waitActions = list
+	return nil
+}
+
+// poll handles what is in the mailbox, without waiting.
+func (s *session) poll() error {
+	return s.await(closed, func() bool { return s.box.empty() })
+}
+
+// closed is a channel that is always ready.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// step does the action at the cursor and what follows from it.
+func (s *session) step(action actions.Action) error {
+	if s.m.cfg.OnAction != nil {
+		s.m.cfg.OnAction(s.call.ID, s.flow.index, action)
+	}
+	out, err := s.perform(action)
+	if err != nil {
 		return err
 	}
-	for s.flow.index < len(s.flow.list) {
-		action := s.flow.list[s.flow.index]
-		out, err := s.perform(action)
-		if err != nil {
-			return err
-		}
-		s.flow.index++
-		if err := s.follow(action, out); err != nil {
-			return err
-		}
-	}
-	s.ask(s.listEnd())
-	return errEnding
+	s.flow.index++
+	s.count()
+	return s.follow(action, out)
 }
 
 // prepare tells the switch, while the answer_url is asked, what every prompt of an inbound leg needs. The function that it
@@ -95,14 +162,25 @@ func (s *session) prepare() (wait func()) {
 	}
 }
 
-// take makes a reply the call's list.
+// take makes a reply the call's list. What live control appended before there was one comes after it.
 func (s *session) take(reply *actions.Reply) error {
 	s.setVariables(reply.Variables)
-	raw, err := actions.Encode(reply.Actions)
+	list := reply.Actions
+	if len(s.appended) > 0 {
+		list = join(list, s.appended)
+		s.appended = nil
+	}
+	return s.setList(list, 0)
+}
+
+// setList makes a list the call's, to go on at an index.
+func (s *session) setList(list []actions.Action, index int) error {
+	raw, err := actions.Encode(list)
 	if err != nil {
 		return fmt.Errorf("store the list: %w", err)
 	}
-	s.flow.list, s.flow.raw, s.flow.index = reply.Actions, raw, 0
+	s.flow.list, s.flow.raw, s.flow.index = list, raw, index
+	s.count()
 	return nil
 }
 
@@ -117,28 +195,43 @@ func (s *session) setVariables(variables map[string]string) {
 	s.call.Variables = merged
 }
 
-// follow goes on after an action: with the next one, or with what the application says to its result.
+// follow goes on after an action: with the next one, or with what the application says to its result. Nobody is asked what
+// follows an action that live control interrupted.
 func (s *session) follow(action actions.Action, out outcome) error {
 	if out.result == nil && out.ask == nil && action.Meta().ResultURL != "" {
 		// A verb that has no result of its own still reports that it is done.
 		out.result = map[string]any{"outcome": "done"}
 	}
+	done := map[string]any{"index": s.flow.index - 1, "action": action.Verb()}
+	if id := action.Meta().ID; id != "" {
+		done["id"] = id
+	}
 	if out.result != nil {
-		out.result["action"] = action.Verb()
-		out.result["index"] = s.flow.index - 1
-		if id := action.Meta().ID; id != "" {
-			out.result["id"] = id
+		shown := out.result
+		if out.masked != nil {
+			shown = out.masked
 		}
-		s.flow.last = out.result
+		done["result"] = maps.Clone(shown)
+		for _, result := range []map[string]any{out.result, out.masked} {
+			if result != nil {
+				maps.Copy(result, done)
+				delete(result, "result")
+			}
+		}
+		s.flow.last = shown
 		if ref := action.Meta().ResultURL; ref != "" {
 			target, err := resolve(s.app.AnswerURL, ref)
 			if err != nil {
 				return err
 			}
 			out.ask = &question{kind: askResult, url: target, result: out.result}
-		} else if action.Verb() == "gather" {
+		} else if action.Verb() == "gather" && s.app.AnswerURL != "" {
 			out.ask = &question{kind: askResult, url: s.app.AnswerURL, result: out.result}
 		}
+	}
+	s.note("call.action_completed", done)
+	if s.interrupted() {
+		return errReplaced
 	}
 	if out.ask == nil {
 		return nil
@@ -194,8 +287,22 @@ func (s *session) performVerb(action actions.Action) (outcome, error) {
 		return s.doGather(a)
 	case *actions.Record:
 		return s.doRecord(a)
+	case *actions.RecordCall:
+		return s.doRecordCall(a)
 	case *actions.Dial:
 		return s.doDial(a)
+	case *actions.Transfer:
+		return s.doTransfer(a)
+	case *actions.MachineDetection:
+		return s.detectMachine(a)
+	case *actions.Conference:
+		return s.doConference(a)
+	case *actions.Enqueue:
+		return s.doEnqueue(a)
+	case *actions.Dequeue:
+		return s.doDequeue(a)
+	case *actions.Stream:
+		return s.doStream(a)
 	case *actions.Pause:
 		return s.doPause(a)
 	case *actions.DTMF:
@@ -217,14 +324,33 @@ func (s *session) performVerb(action actions.Action) (outcome, error) {
 
 // skip tells that an action could not be done. The call goes on with the next one.
 func (s *session) skip(action actions.Action, field, message string) error {
-	return s.tell("call.error", map[string]any{
-		"code": "action_failed", "index": s.flow.index, "action": action.Verb(), "field": field, "message": message,
-	})
+	return s.fail(action, codeActionFailed, field, message)
+}
+
+// Codes of call.error for actions that could not be done.
+const (
+	codeActionFailed = "action_failed"
+	codeNotSupported = "not_supported_by_node"
+)
+
+// fail is skip with a code of its own.
+func (s *session) fail(action actions.Action, code, field, message string) error {
+	data := map[string]any{"code": code, "index": s.flow.index, "action": action.Verb(), "message": message}
+	if field != "" {
+		data["field"] = field
+	}
+	if id := action.Meta().ID; id != "" {
+		data["id"] = id
+	}
+	return s.tell("call.error", data)
 }
 
 // begin stores that the action at the cursor is about to run on the switch under a new Event-UUID, which it returns.
 func (s *session) begin() (string, error) {
 	id := esl.NewEventUUID()
+	if s.until != nil {
+		return id, nil // a wait action: the cursor stays where the call's list is
+	}
 	err := s.change("cursor", func(ctx context.Context, tx *models.Store, call *models.Call) error {
 		call.Cursor = models.Cursor{List: s.flow.raw, Index: s.flow.index, EventUUID: id, Begun: true, Request: call.Cursor.Request}
 		return tx.UpdateCall(ctx, call, "cursor", "variables")

@@ -18,6 +18,10 @@ type message struct {
 	ending *intent // someone other than the switch wants the call to end
 	lost   bool    // the node is gone and with it the channel
 	ring   bool    // the caller has waited long enough to be told that it rings
+	// directed is a list that live control gives the call.
+	directed *directive
+	// nudge carries nothing: it makes the session look again at what it waits for. It takes no room.
+	nudge bool
 }
 
 // nodeUp tells a session that its node's connection was rebuilt, and whether its channel was still there.
@@ -72,6 +76,8 @@ func (b *mailbox) add(m message) bool {
 	case m.lost:
 		b.lost = true
 		return true
+	case m.nudge:
+		return true
 	case m.ending != nil:
 		if b.ending == nil {
 			b.ending = m.ending
@@ -84,6 +90,13 @@ func (b *mailbox) add(m message) bool {
 		b.queue = append(b.queue, m)
 		return true
 	}
+}
+
+// empty says whether there is nothing to take.
+func (b *mailbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ending == nil && len(b.queue) == 0 && !b.overflowed && b.hangup == nil && !b.lost
 }
 
 // take returns the next message. Wishes to end the call come first, then the queue in order, then the overflow mark,

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"tandem/actions"
 	"tandem/billing"
 	"tandem/esl"
 	"tandem/models"
@@ -25,6 +26,10 @@ var (
 	ErrNoNode = errors.New("no media node is connected")
 	// ErrCallNotActive: the call has already ended.
 	ErrCallNotActive = errors.New("the call has already ended")
+	// ErrCallActive: the call has not ended yet.
+	ErrCallActive = errors.New("the call has not ended yet")
+	// ErrCallNotQueued: the call has been started already.
+	ErrCallNotQueued = errors.New("the call has been started already")
 	// ErrStopping: the manager has been stopped and takes no more calls.
 	ErrStopping = errors.New("the call manager is stopping")
 )
@@ -70,6 +75,9 @@ type Config struct {
 	CommandTimeout time.Duration
 	// RingAfter is how long an inbound caller waits for the answer_url before being told that it rings. Default 200 ms.
 	RingAfter time.Duration
+	// WaitAfter is how long an answered caller waits for a slow answer_url in silence before the application's wait_actions
+	// begin. Default 2 s.
+	WaitAfter time.Duration
 	// RingTimeout is how long an outbound call may ring when its request names no timeout. Default 60 s.
 	RingTimeout time.Duration
 	// HangupGrace is how long a session waits for the switch's last word on a channel that the switch no longer knows.
@@ -82,6 +90,10 @@ type Config struct {
 	// OnEnd, when set, is called after the terminal event of a call of this process is durable, from the call's goroutine:
 	// for metrics. It must not block.
 	OnEnd func(call models.Call)
+	// OnAction, when set, is called before an action of a call's list begins, from the call's goroutine. It must not block.
+	OnAction func(callID string, index int, action actions.Action)
+	// Simulated tells the applications that are asked that no call is made.
+	Simulated bool
 	// MaxCalls is how many calls one manager holds; further inbound ones are refused with 503. Default 20,000.
 	MaxCalls int
 }
@@ -111,11 +123,20 @@ func (c Config) withDefaults() (Config, error) {
 	c.MediaLimit = cmp.Or(c.MediaLimit, 16<<20)
 	c.CommandTimeout = cmp.Or(c.CommandTimeout, 10*time.Second)
 	c.RingAfter = cmp.Or(c.RingAfter, 200*time.Millisecond)
+	c.WaitAfter = cmp.Or(c.WaitAfter, 2*time.Second)
 	c.RingTimeout = cmp.Or(c.RingTimeout, time.Minute)
 	c.HangupGrace = cmp.Or(c.HangupGrace, 2*time.Second)
 	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 2*time.Minute)
 	c.MaxCalls = cmp.Or(c.MaxCalls, 20_000)
 	return c, nil
+}
+
+// signedAt is the time that a signature carries. The clock of a simulation runs ahead, and receivers hold the time to theirs.
+func (c *Config) signedAt() time.Time {
+	if c.Simulated {
+		return time.Now()
+	}
+	return c.Now()
 }
 
 // Manager holds the live calls of this process and the nodes that carry them.
@@ -212,7 +233,7 @@ func (m *Manager) Stop(ctx context.Context) error {
 // AddNode gives the manager a media node. The handler it returns must receive the node's events; esl's rules for a
 // Handler hold for it.
 func (m *Manager) AddNode(row models.Node, sw Switch) esl.Handler {
-	n := &node{m: m, row: row, sw: sw, log: m.log.With("node_id", row.ID, "node", row.Name)}
+	n := &node{m: m, modules: map[string]bool{}, row: row, sw: sw, log: m.log.With("node_id", row.ID, "node", row.Name)}
 	m.mu.Lock()
 	old := m.nodes[row.ID]
 	m.nodes[row.ID] = n
@@ -272,6 +293,8 @@ func (m *Manager) register(s *session) error {
 		return fmt.Errorf("%d calls are live, the most this manager holds", m.cfg.MaxCalls)
 	case m.byChannel[s.channel] != nil:
 		return errKnownChannel
+	case s.call != nil && m.byCall[s.call.ID] != nil:
+		return errKnownCall
 	}
 	m.byChannel[s.channel] = s
 	if s.call != nil {
@@ -306,8 +329,11 @@ func (m *Manager) forget(s *session) {
 	m.work.Done()
 }
 
-// errKnownChannel: a session has the channel already.
-var errKnownChannel = errors.New("the channel has a session")
+// A session is there already.
+var (
+	errKnownChannel = errors.New("the channel has a session")
+	errKnownCall    = errors.New("the call has a session")
+)
 
 // nameLeg routes the events of a dialled party to a session.
 func (m *Manager) nameLeg(s *session, channel string) {

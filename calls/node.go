@@ -1,7 +1,9 @@
 package calls
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -20,8 +22,9 @@ type node struct {
 	mu       sync.Mutex
 	up       bool
 	closed   bool
-	downAt   time.Time   // when the connection was last lost
-	lostWhen *time.Timer // runs while the connection is lost
+	modules  map[string]bool // what the switch said of its modules since it was last up
+	downAt   time.Time       // when the connection was last lost
+	lostWhen *time.Timer     // runs while the connection is lost
 }
 
 var _ esl.Handler = (*node)(nil)
@@ -31,6 +34,24 @@ func (n *node) connected() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.up && !n.closed
+}
+
+// capable says whether the switch has loaded a module. It asks once for as long as the node is connected.
+func (n *node) capable(ctx context.Context, module string) (bool, error) {
+	n.mu.Lock()
+	loaded, known := n.modules[module]
+	n.mu.Unlock()
+	if known {
+		return loaded, nil
+	}
+	loaded, err := n.sw.HasModule(ctx, module)
+	if err != nil {
+		return false, fmt.Errorf("ask for %s: %w", module, err)
+	}
+	n.mu.Lock()
+	n.modules[module] = loaded
+	n.mu.Unlock()
+	return loaded, nil
 }
 
 // lastSeen is the last moment at which the node was known to carry the calls that it has lost since.
@@ -46,7 +67,7 @@ func (n *node) lastSeen() time.Time {
 // HandleEvent routes an event to its session, and a parked inbound leg that nobody knows to a new one. It never blocks.
 func (n *node) HandleEvent(ev *esl.Event) {
 	switch ev.Name() {
-	case eventProgress, eventProgressMedia, eventAnswer, eventPark, eventExecuteComplete, eventHangupComplete:
+	case eventProgress, eventProgressMedia, eventAnswer, eventPark, eventExecuteComplete, eventHangupComplete, eventDTMF, eventRecordStop, eventCustom:
 	default:
 		return
 	}
@@ -89,6 +110,7 @@ func (n *node) HandleUp(snapshot esl.Snapshot) {
 		return
 	}
 	n.up = true
+	n.modules = map[string]bool{}
 	if n.lostWhen != nil {
 		n.lostWhen.Stop()
 		n.lostWhen = nil

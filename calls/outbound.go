@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tandem/actions"
 	"tandem/esl"
 	"tandem/models"
 )
@@ -31,6 +33,12 @@ type CreateRequest struct {
 	Metadata map[string]string
 	// Timeout is how many seconds the call may ring, 5 to 600; 0 is the default.
 	Timeout int
+	// Queued stores the call without dialling it: StartCall does. Nothing is reserved until then.
+	Queued bool
+	// MachineDetection, when set, judges who answers.
+	MachineDetection *actions.MachineDetection
+	// RetryOf is the call that this one repeats.
+	RetryOf *string
 	// InTx, when set, runs in the transaction that inserts the call, such as for an idempotency record. Its error undoes all.
 	InTx func(tx *models.Store, call *models.Call) error
 }
@@ -51,17 +59,67 @@ func (r *CreateRequest) validate() error {
 }
 
 // Create stores an outbound call with its hold and its call.created event in one transaction, and dials after the commit.
-// The call returned has the state dialing. Errors: *RequestError, models.ErrNotFound for an application that is not the
-// customer's, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode. On any error nothing is dialled or charged.
+// The call returned has the state dialing, or queued when that was asked for. Errors: *RequestError, models.ErrNotFound for an
+// application that is not the customer's, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode. On any error nothing is
+// dialled or charged.
 func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, error) {
-	if err := req.validate(); err != nil {
+	call, err := m.newCall(&req)
+	if err != nil {
 		return nil, err
 	}
 	app, err := m.cfg.Store.Application(ctx, req.CustomerID, req.ApplicationID)
 	if err != nil {
 		return nil, fmt.Errorf("find application: %w", err)
 	}
-	trunk, err := m.cfg.Store.ActiveOutboundTrunk(ctx, req.CustomerID)
+	also := func(tx *models.Store, call *models.Call) error {
+		if req.InTx == nil {
+			return nil
+		}
+		return req.InTx(tx, call)
+	}
+	if req.Queued {
+		return m.insert(ctx, call, onEnqueue, also)
+	}
+	s, err := m.place(ctx, call, app)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := m.insert(ctx, call, onCreate, also)
+	if err != nil {
+		m.forget(s)
+		return nil, err
+	}
+	return s.dispatch(stored), nil
+}
+
+// newCall is the call that a request asks for, without a node.
+func (m *Manager) newCall(req *CreateRequest) (*models.Call, error) {
+	if err := req.validate(); err != nil {
+		return nil, err
+	}
+	timeout := req.Timeout
+	if timeout == 0 {
+		timeout = int(m.cfg.RingTimeout / time.Second)
+	}
+	call := &models.Call{
+		ID: models.NewID("call_"), CustomerID: req.CustomerID, ApplicationID: req.ApplicationID,
+		Direction: DirectionOutbound, From: req.From, To: req.To, Record: req.Record, Metadata: req.Metadata,
+		TimeoutSeconds: timeout, RetryOf: req.RetryOf,
+	}
+	if req.MachineDetection != nil {
+		raw, err := json.Marshal(req.MachineDetection)
+		if err != nil {
+			return nil, fmt.Errorf("store machine_detection: %w", err)
+		}
+		call.MachineDetection = raw
+	}
+	return call, nil
+}
+
+// place gives a call its trunk, its node, its channel and a session, which is registered but does not run. The session is
+// known before the call is stored as dialing: whoever cancels the call the moment that it is finds it.
+func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Application) (*session, error) {
+	trunk, err := m.cfg.Store.ActiveOutboundTrunk(ctx, call.CustomerID)
 	if errors.Is(err, models.ErrNotFound) {
 		return nil, ErrNoActiveTrunk
 	}
@@ -72,37 +130,22 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 	if err != nil {
 		return nil, err
 	}
-	timeout := req.Timeout
-	if timeout == 0 {
-		timeout = int(m.cfg.RingTimeout / time.Second)
-	}
-	channel := uuid.NewString()
-	call := &models.Call{
-		ID: models.NewID("call_"), CustomerID: req.CustomerID, ApplicationID: app.ID, TrunkID: &trunk.ID, NodeID: &n.row.ID,
-		Direction: DirectionOutbound, From: req.From, To: req.To, Record: req.Record, Metadata: req.Metadata,
-		ChannelID: channel, TimeoutSeconds: timeout,
-	}
-	// The session is known before the call is: whoever cancels the call the moment it exists finds it.
-	s := newSession(n, channel)
+	call.TrunkID, call.NodeID, call.ChannelID = &trunk.ID, &n.row.ID, uuid.NewString()
+	s := newSession(n, call.ChannelID)
 	s.app, s.flow.gateway = app, trunk.GatewayName
 	s.setCall(call)
 	if err := m.register(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNode, err)
 	}
-	stored, err := m.insert(ctx, call, onCreate, func(tx *models.Store, call *models.Call) error {
-		if req.InTx == nil {
-			return nil
-		}
-		return req.InTx(tx, call)
-	})
-	if err != nil {
-		m.forget(s)
-		return nil, err
-	}
+	return s, nil
+}
+
+// dispatch starts the session of a call that has been stored, and returns a copy of the call.
+func (s *session) dispatch(stored *models.Call) *models.Call {
 	*s.call = *stored
 	created := *stored
 	go s.run()
-	return &created, nil
+	return &created
 }
 
 // insert stores a new call with its hold and its first event, in one transaction.
@@ -115,11 +158,13 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		stored = *call
 		stored.Status = arrow.to[0]
-		held, err := m.cfg.Rater.Reserve(ctx, tx, stored.CustomerID, stored.Direction)
-		if err != nil {
-			return fmt.Errorf("reserve: %w", err)
+		if stored.Status != StatusQueued {
+			held, err := m.cfg.Rater.Reserve(ctx, tx, stored.CustomerID, stored.Direction)
+			if err != nil {
+				return fmt.Errorf("reserve: %w", err)
+			}
+			stored.PricePerMinuteMicros, stored.HoldMicros, stored.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
 		}
-		stored.PricePerMinuteMicros, stored.HoldMicros, stored.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
 		if stored.Status == StatusRinging {
 			now := m.cfg.Now()
 			stored.RingingAt = &now

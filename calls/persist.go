@@ -22,6 +22,7 @@ func (s *session) change(what string, fn func(ctx context.Context, tx *models.St
 		switch {
 		case err == nil:
 			*s.call = *call
+			s.notes = nil
 			return nil
 		case errors.Is(err, models.ErrStale):
 			// Another controller has written the call's end. It owns the call.
@@ -46,6 +47,11 @@ func (s *session) try(fn func(ctx context.Context, tx *models.Store, call *model
 	var call models.Call
 	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		call = *s.call
+		for _, n := range s.notes {
+			if err := emit(ctx, tx, &call, n.kind, n.data); err != nil {
+				return err
+			}
+		}
 		return fn(ctx, tx, &call)
 	})
 	if err != nil {
@@ -90,6 +96,16 @@ func emit(ctx context.Context, tx *models.Store, call *models.Call, kind string,
 	}
 	return nil
 }
+
+// note is an event that waits for the next change of the call.
+type note struct {
+	kind string
+	data map[string]any
+}
+
+// note appends an event with the next change of the call, in the same transaction and before what that change tells: it
+// costs no transaction of its own. The end of the call is such a change.
+func (s *session) note(kind string, data map[string]any) { s.notes = append(s.notes, note{kind, data}) }
 
 // tell appends an event that is no change of state.
 func (s *session) tell(kind string, data map[string]any) error {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -241,8 +242,14 @@ func (s *scene) checkEnded(call *models.Call) {
 	require.Empty(s.t, wrong)
 }
 
-// kinds are the types of a call's events, in order.
+// kinds are the types of a call's events, in order, without those that only tell that an action is done.
 func (s *scene) kinds(callID string) []string {
+	s.t.Helper()
+	return slices.DeleteFunc(s.allKinds(callID), func(kind string) bool { return kind == "call.action_completed" })
+}
+
+// allKinds are the types of all events of a call, in order.
+func (s *scene) allKinds(callID string) []string {
 	s.t.Helper()
 	events, err := s.store.CallEvents(s.t.Context(), s.customer.ID, callID)
 	require.NoError(s.t, err)
@@ -257,8 +264,17 @@ func (s *scene) kinds(callID string) []string {
 // data is the data of a call's first event of a kind.
 func (s *scene) data(callID, kind string) map[string]any {
 	s.t.Helper()
+	all := s.dataOf(callID, kind)
+	require.NotEmpty(s.t, all, "no %s among %v", kind, s.allKinds(callID))
+	return all[0]
+}
+
+// dataOf is the data of all of a call's events of a kind, in order.
+func (s *scene) dataOf(callID, kind string) []map[string]any {
+	s.t.Helper()
 	events, err := s.store.CallEvents(s.t.Context(), s.customer.ID, callID)
 	require.NoError(s.t, err)
+	var all []map[string]any
 	for _, ev := range events {
 		if ev.Type != kind {
 			continue
@@ -267,10 +283,9 @@ func (s *scene) data(callID, kind string) map[string]any {
 			Data map[string]any `json:"data"`
 		}
 		require.NoError(s.t, json.Unmarshal(ev.Body, &body))
-		return body.Data
+		all = append(all, body.Data)
 	}
-	require.Failf(s.t, "no event", "%s among %v", kind, s.kinds(callID))
-	return nil
+	return all
 }
 
 // noCalls checks that the customer has no call and no hold.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"tandem/actions"
 	"tandem/esl"
 	"tandem/models"
 )
@@ -17,6 +19,8 @@ var (
 	errEnded = errors.New("the channel has ended")
 	// errEnding: the call is to be ended; session.asked says why.
 	errEnding = errors.New("the call is to be ended")
+	// errReplaced: what the step waited for is no longer wanted, because session.interrupted. Nothing runs on the channel.
+	errReplaced = errors.New("the step was interrupted")
 	// errAbandoned: the manager stops at once, or another controller has written the call's end. The call is left alone.
 	errAbandoned = errors.New("the call is left to another controller")
 )
@@ -55,12 +59,17 @@ type session struct {
 	tapes []*recording // recordings that have not ended
 
 	flow        flow
-	running     string     // Event-UUID of the application that runs, "" for none
-	marker      string     // Event-UUID of what was queued behind it after a reconnect
-	completed   *esl.Event // its completion
-	terms       string     // the channel's playback_terminators, as far as we set them
-	promptVoice string     // the voice of the channel's prompts, "" before the first
-	gathers     int        // how many variables for digits the channel has
+	replacement *directive       // the list that live control wants run instead, until the flow takes it
+	appended    []actions.Action // what live control wants run after the first list, before there is one
+	until       func() bool      // ends the wait actions that run, nil while none do
+	notes       []note           // events to be written with the next change of the call
+	pending     atomic.Int64     // how many actions wait, for the bound on live control
+	running     string           // Event-UUID of the application that runs, "" for none
+	marker      string           // Event-UUID of what was queued behind it after a reconnect
+	completed   *esl.Event       // its completion
+	terms       string           // the channel's playback_terminators, as far as we set them
+	promptVoice string           // the voice of the channel's prompts, "" before the first
+	gathers     int              // how many variables for digits the channel has
 }
 
 func newSession(n *node, channel string) *session {
@@ -189,6 +198,8 @@ func (s *session) handle(m message) error {
 		return errEnded
 	case m.ring:
 		return s.ring()
+	case m.directed != nil:
+		return s.direct(m.directed)
 	}
 	return nil
 }
@@ -209,6 +220,12 @@ func (s *session) handleEvent(ev *esl.Event) error {
 		if id := ev.Get("Application-UUID"); id != "" && (id == s.running || id == s.marker) {
 			s.completed = ev
 		}
+	case eventDTMF:
+		return s.handleDTMF(ev)
+	case eventRecordStop:
+		return s.handleRecordStop(ev)
+	case eventCustom:
+		return s.handleCustom(ev)
 	case eventHangupComplete:
 		s.ended = true
 		s.facts = readFacts(ev)
@@ -291,8 +308,15 @@ func (s *session) awaitHangup() error {
 	return errEnded
 }
 
-// execute runs one application and waits for its completion. The cursor that names id must be stored already.
+// execute runs one application and waits for its completion. The cursor that names id must be stored already. When the call
+// is interrupted meanwhile, the application is broken off, and its completion returned like any other: the caller looks at
+// interrupted.
 func (s *session) execute(id string, app esl.App) (*esl.Event, error) {
+	return s.executeUntil(id, app, func(ctx context.Context) error { return s.node.sw.Break(ctx, s.channel) })
+}
+
+// executeUntil is execute for applications that something else than a break of the playback ends.
+func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Context) error) (*esl.Event, error) {
 	s.running, s.marker, s.completed = id, "", nil
 	defer func() { s.running, s.marker = "", "" }()
 	for {
@@ -325,8 +349,13 @@ func (s *session) execute(id string, app esl.App) (*esl.Event, error) {
 		}
 		break
 	}
-	if err := s.await(nil, func() bool { return s.completed != nil }); err != nil {
+	if err := s.await(nil, func() bool { return s.completed != nil || s.interrupted() }); err != nil {
 		return nil, err
+	}
+	if s.completed == nil {
+		if err := s.cutShort(stop); err != nil {
+			return nil, err
+		}
 	}
 	return s.completed, nil
 }

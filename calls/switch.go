@@ -15,6 +15,9 @@ const (
 	eventPark            = "CHANNEL_PARK"
 	eventExecuteComplete = "CHANNEL_EXECUTE_COMPLETE"
 	eventHangupComplete  = "CHANNEL_HANGUP_COMPLETE"
+	eventDTMF            = "DTMF"
+	eventRecordStop      = "RECORD_STOP"
+	eventCustom          = "CUSTOM"
 )
 
 // Switch is what this package asks of a media node. *esl.Node is one. Every method may return esl.ErrDown while the node
@@ -28,6 +31,10 @@ type Switch interface {
 	Originate(ctx context.Context, originate esl.Originate) (*esl.Job, error)
 	// Kill ends a channel at once, whatever it is doing.
 	Kill(ctx context.Context, channel, cause string) error
+	// Park tears a channel out of whatever it runs and leaves it to its controller.
+	Park(ctx context.Context, channel string) error
+	// HasModule says whether the switch has loaded a module.
+	HasModule(ctx context.Context, name string) (bool, error)
 	// Break interrupts what a channel plays.
 	Break(ctx context.Context, channel string) error
 	SetVariable(ctx context.Context, channel, name, value string) error

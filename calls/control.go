@@ -1,0 +1,164 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tandem/actions"
+	"tandem/esl"
+	"tandem/models"
+)
+
+// What Direct does with the actions that it is given.
+const (
+	// ModeReplace drops the call's list, interrupts what runs and goes on with the new list.
+	ModeReplace = "replace"
+	// ModeAppend lets the call's list go on and runs the new actions after it.
+	ModeAppend = "append"
+)
+
+// maxPending bounds how many actions may wait on one call: appending is refused beyond it.
+const maxPending = 500
+
+// DirectRequest gives a live call new actions.
+type DirectRequest struct {
+	// Actions are what the call shall do, at least one. They have been validated.
+	Actions []actions.Action
+	// Mode is ModeReplace or ModeAppend; empty is ModeReplace.
+	Mode string
+	// InTx, when set, runs in a transaction after the checks, such as for an idempotency record.
+	InTx func(tx *models.Store, call *models.Call) error
+}
+
+// directive is a list that live control gives a call.
+type directive struct {
+	list []actions.Action
+	mode string
+}
+
+// Direct gives a customer's live call a new list, or more for the one it has. It returns the call as it stands; the call's own
+// goroutine takes the list over, one command after the other, so that two at once are never mixed. A call that is not answered
+// yet keeps the list until it is: a replacement stands in for what the answer_url would have said. Errors: *RequestError,
+// models.ErrNotFound, ErrCallNotActive, ErrNoNode when the call's node is not connected to this process.
+func (m *Manager) Direct(ctx context.Context, customerID, callID string, req DirectRequest) (*models.Call, error) {
+	d := &directive{list: req.Actions, mode: req.Mode}
+	if d.mode == "" {
+		d.mode = ModeReplace
+	}
+	switch {
+	case len(d.list) == 0:
+		return nil, &RequestError{Field: "actions", Message: "must hold at least one action"}
+	case d.mode != ModeReplace && d.mode != ModeAppend:
+		return nil, &RequestError{Field: "mode", Message: "must be replace or append"}
+	}
+	return m.command(ctx, customerID, callID, func(s *session) (message, error) {
+		if d.mode == ModeAppend && int(s.pending.Load())+len(d.list) > maxPending {
+			return message{}, &RequestError{Field: "actions", Message: fmt.Sprintf("must leave at most %d actions waiting on the call", maxPending)}
+		}
+		return message{directed: d}, nil
+	}, req.InTx)
+}
+
+// command sends a message to the session of a customer's live call. build makes the message and may refuse; inTx, when set,
+// runs in the transaction that found the call alive.
+func (m *Manager) command(ctx context.Context, customerID, callID string, build func(s *session) (message, error), inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	var call *models.Call
+	var order message
+	var s *session
+	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+		found, err := tx.Call(ctx, customerID, callID)
+		if err != nil {
+			return fmt.Errorf("find call: %w", err)
+		}
+		call = found
+		if !call.Live() {
+			return ErrCallNotActive
+		}
+		if s = m.callSession(call.ID); s == nil {
+			return fmt.Errorf("the call's session is not here: %w", ErrNoNode)
+		}
+		if order, err = build(s); err != nil {
+			return err
+		}
+		if inTx == nil {
+			return nil
+		}
+		return inTx(tx, call)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.box.put(order)
+	return call, nil
+}
+
+// direct takes a list of live control over. Whoever waits for something sees interrupted when it was a replacement.
+func (s *session) direct(d *directive) error {
+	switch {
+	case d.mode == ModeReplace:
+		s.replacement, s.appended = d, nil
+	case s.replacement != nil:
+		s.replacement = &directive{list: join(s.replacement.list, d.list), mode: ModeReplace}
+	case !s.flow.begun:
+		s.appended = join(s.appended, d.list)
+	default:
+		return s.setList(join(s.flow.list, d.list), s.flow.index)
+	}
+	s.count()
+	return nil
+}
+
+// join is append without touching either list.
+func join(a, b []actions.Action) []actions.Action {
+	return append(append(make([]actions.Action, 0, len(a)+len(b)), a...), b...)
+}
+
+// count publishes how many actions wait.
+func (s *session) count() {
+	waiting := len(s.flow.list) - s.flow.index + len(s.appended)
+	if s.replacement != nil {
+		waiting = len(s.replacement.list)
+	}
+	s.pending.Store(int64(waiting))
+}
+
+// interrupted says that what the call is doing is no longer wanted: live control has replaced the list, or what the wait
+// actions bridged has come. A verb that sees it leaves its loops and returns what it has, with the outcome interrupted.
+func (s *session) interrupted() bool {
+	return s.replacement != nil || s.until != nil && s.until()
+}
+
+// How long an application may take to end once it was stopped, before the next, harder means is tried.
+const stopGrace = time.Second
+
+// cutShort stops the running application and waits for its completion. An application that was still waiting for its turn is
+// dropped by a break without a word; a marker behind it tells. What no stop ends, the park does.
+func (s *session) cutShort(stop func(ctx context.Context) error) error {
+	completed := func() bool { return s.completed != nil }
+	steps := []func() error{
+		func() error { return s.order("stop the application", stop) },
+		s.mark,
+		func() error {
+			return s.order("park the channel", func(ctx context.Context) error { return s.node.sw.Park(ctx, s.channel) })
+		},
+		s.mark,
+	}
+	for _, step := range steps {
+		err := step()
+		var refused *esl.CommandError
+		if errors.As(err, &refused) {
+			s.log.Debug("application not stopped", "error", err)
+		} else if err != nil {
+			return err
+		}
+		if err := s.pause(stopGrace, completed); err != nil {
+			return err
+		}
+		if completed() {
+			return nil
+		}
+	}
+	return fmt.Errorf("stop the application %s: it does not end", s.running)
+}

@@ -1,0 +1,120 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tandem/actions"
+	"tandem/models"
+)
+
+// StartCall dials a call that was created to wait. The money is reserved now. It returns the call with the state dialing.
+// inTx, when set, runs in the transaction that starts the call. Errors: models.ErrNotFound, ErrCallNotActive,
+// ErrCallNotQueued, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode; on any of them the call waits on.
+func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	waiting, err := m.cfg.Store.Call(ctx, customerID, callID)
+	if err != nil {
+		return nil, fmt.Errorf("find call: %w", err)
+	}
+	if err := startable(waiting); err != nil {
+		return nil, err
+	}
+	app, err := m.cfg.Store.ApplicationByID(ctx, waiting.ApplicationID)
+	if err != nil {
+		return nil, fmt.Errorf("find application: %w", err)
+	}
+	s, err := m.place(ctx, waiting, app)
+	if errors.Is(err, errKnownCall) {
+		return nil, ErrCallNotQueued
+	}
+	if err != nil {
+		return nil, err
+	}
+	stored, err := m.start(ctx, waiting, inTx)
+	if err != nil {
+		m.forget(s)
+		if errors.Is(err, models.ErrStale) {
+			err = ErrCallNotQueued
+		}
+		return nil, err
+	}
+	return s.dispatch(stored), nil
+}
+
+// startable says why a call cannot be started.
+func startable(call *models.Call) error {
+	switch {
+	case !call.Live():
+		return ErrCallNotActive
+	case call.Status != StatusQueued:
+		return ErrCallNotQueued
+	default:
+		return nil
+	}
+}
+
+// start stores that a queued call is dialled, where and for how much.
+func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	arrow, ok := next(StatusQueued, onDispatch)
+	if !ok {
+		return nil, errors.New("the state table starts no queued call")
+	}
+	var stored *models.Call
+	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+		call, err := tx.Call(ctx, placed.CustomerID, placed.ID)
+		if err != nil {
+			return fmt.Errorf("find call: %w", err)
+		}
+		if err := startable(call); err != nil {
+			return err
+		}
+		held, err := m.cfg.Rater.Reserve(ctx, tx, call.CustomerID, call.Direction)
+		if err != nil {
+			return fmt.Errorf("reserve: %w", err)
+		}
+		call.PricePerMinuteMicros, call.HoldMicros, call.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
+		call.TrunkID, call.NodeID, call.ChannelID = placed.TrunkID, placed.NodeID, placed.ChannelID
+		call.Status = arrow.to[0]
+		if err := tx.StartCall(ctx, call); err != nil {
+			return fmt.Errorf("%s: %w", arrow.event, err)
+		}
+		if err := emit(ctx, tx, call, arrow.event, nil); err != nil {
+			return err
+		}
+		stored = call
+		if inTx == nil {
+			return nil
+		}
+		return inTx(tx, call)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return stored, nil
+}
+
+// Retry places a customer's ended outbound call once more, as a new call that names the old one. inTx, when set, runs in the
+// transaction that inserts the new call. Errors: those of Create, and ErrCallActive while the call lives.
+func (m *Manager) Retry(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	old, err := m.cfg.Store.Call(ctx, customerID, callID)
+	if err != nil {
+		return nil, fmt.Errorf("find call: %w", err)
+	}
+	switch {
+	case old.Direction != DirectionOutbound:
+		return nil, &RequestError{Field: "id", Message: "must be of an outbound call: a caller cannot be made to call again"}
+	case old.Live():
+		return nil, ErrCallActive
+	}
+	req := CreateRequest{
+		CustomerID: old.CustomerID, ApplicationID: old.ApplicationID, From: old.From, To: old.To, Record: old.Record,
+		Metadata: old.Metadata, Timeout: min(max(old.TimeoutSeconds, minRing), maxRing), RetryOf: &old.ID, InTx: inTx,
+	}
+	if len(old.MachineDetection) > 0 {
+		if req.MachineDetection, err = actions.ParseMachineDetection(old.MachineDetection); err != nil {
+			return nil, fmt.Errorf("read machine_detection of call %q: %w", old.ID, err)
+		}
+	}
+	return m.Create(ctx, req)
+}
