@@ -1,0 +1,294 @@
+package simulator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"tandem/actions"
+	"tandem/calls"
+	"tandem/esl"
+)
+
+// stage stands in for the switch: it notes every command, plays each application in no time and lets the scripted caller do
+// what the script says. Its events are those of a FreeSWITCH as far as the calls package reads them.
+type stage struct {
+	path    *path
+	clock   *clock
+	handler esl.Handler
+
+	mu       sync.Mutex
+	cast     *cast
+	channels map[string]*channel
+	sequence int
+	current  actions.Action // the action that runs
+}
+
+// channel is one leg.
+type channel struct {
+	direction string
+	headers   map[string]string
+	variables map[string]string
+	answered  time.Time
+	dead      bool
+	// ends is when the switch itself ends the leg, and cause with what cause.
+	ends  time.Time
+	cause string
+}
+
+var _ calls.Switch = (*stage)(nil)
+
+func newStage(p *path, c *clock, script *Script) *stage {
+	return &stage{path: p, clock: c, cast: newCast(script, p), channels: map[string]*channel{}}
+}
+
+// act notes the action that begins: inputs are for actions.
+func (g *stage) act(action actions.Action) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.current = action
+}
+
+// sent notes a command and says whether its channel lives.
+func (g *stage) sent(channelID, format string, args ...any) error {
+	g.path.add(Step{Kind: StepCommand, Command: fmt.Sprintf(format, args...)})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ch := g.channels[channelID]; ch == nil || ch.dead {
+		return &esl.CommandError{Command: "simulated", Reply: "-ERR No such channel!"}
+	}
+	return nil
+}
+
+// event raises an event of a channel. pairs are header, value, …
+func (g *stage) event(name, channelID string, pairs ...string) {
+	g.mu.Lock()
+	g.sequence++
+	headers := map[string]string{
+		"Event-Name": name, "Unique-ID": channelID, "Event-Sequence": strconv.Itoa(g.sequence),
+		"Event-Date-Timestamp": strconv.FormatInt(g.clock.Now().UnixMicro(), 10),
+	}
+	if ch := g.channels[channelID]; ch != nil {
+		headers["Call-Direction"] = ch.direction
+		for name, value := range ch.headers {
+			headers[name] = value
+		}
+		for name, value := range ch.variables {
+			headers["variable_"+name] = value
+		}
+	}
+	g.mu.Unlock()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		headers[pairs[i]] = pairs[i+1]
+	}
+	doc, err := json.Marshal(headers)
+	if err != nil {
+		return // strings always encode
+	}
+	ev, err := esl.ParseEvent(string(doc))
+	if err != nil {
+		return // what encoding/json wrote is an event
+	}
+	g.handler.HandleEvent(ev)
+}
+
+// arrive parks an inbound leg.
+func (g *stage) arrive(from, to, source string, sipHeaders map[string]string) {
+	id := uuid.NewString()
+	headers := map[string]string{
+		"Caller-Caller-ID-Number": from, "Caller-Destination-Number": to, "variable_sip_network_ip": source,
+	}
+	for name, value := range sipHeaders {
+		headers["variable_sip_h_"+name] = value
+	}
+	g.add(id, "inbound", headers)
+	g.event("CHANNEL_PARK", id)
+}
+
+func (g *stage) add(id, direction string, headers map[string]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.channels[id] = &channel{direction: direction, headers: headers, variables: map[string]string{}}
+}
+
+func (g *stage) set(channelID, name, value string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ch := g.channels[channelID]; ch != nil {
+		ch.variables[name] = value
+	}
+}
+
+// answer answers a leg, unless it is.
+func (g *stage) answer(channelID string) {
+	g.mu.Lock()
+	ch := g.channels[channelID]
+	first := ch != nil && ch.answered.IsZero()
+	if first {
+		ch.answered = g.clock.Now()
+	}
+	g.mu.Unlock()
+	if first {
+		g.event("CHANNEL_ANSWER", channelID)
+	}
+}
+
+// Dispositions of a hangup, as mod_sofia words them (mod_sofia.c, sofia_on_hangup).
+const (
+	theyHungUp  = "recv_bye"
+	weHungUp    = "send_bye"
+	weCanceled  = "send_cancel"
+	weRefused   = "send_refuse"
+	theyRefused = "recv_refuse"
+)
+
+// hangUp ends a leg.
+func (g *stage) hangUp(channelID, cause, disposition string, pairs ...string) {
+	g.mu.Lock()
+	ch := g.channels[channelID]
+	if ch == nil || ch.dead {
+		g.mu.Unlock()
+		return
+	}
+	ch.dead = true
+	billed := 0
+	if !ch.answered.IsZero() {
+		billed = int((g.clock.Now().Sub(ch.answered) + time.Second - 1) / time.Second)
+	}
+	g.mu.Unlock()
+	g.event("CHANNEL_HANGUP_COMPLETE", channelID, append([]string{
+		"Hangup-Cause", cause, "variable_hangup_cause", cause, "variable_sip_hangup_disposition", disposition,
+		"variable_billsec", strconv.Itoa(billed),
+	}, pairs...)...)
+}
+
+// disposition is how our own end of a leg is worded.
+func (g *stage) disposition(channelID string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch ch := g.channels[channelID]; {
+	case ch == nil:
+		return ""
+	case !ch.answered.IsZero():
+		return weHungUp
+	case ch.direction == "inbound":
+		return weRefused
+	default:
+		return weCanceled
+	}
+}
+
+// Up implements calls.Switch.
+func (g *stage) Up() bool { return true }
+
+// Execute implements calls.Switch.
+func (g *stage) Execute(_ context.Context, channelID, eventUUID string, app esl.App) error {
+	if err := g.sent(channelID, "sendmsg execute %s", strings.TrimSpace(app.Name()+" "+app.Args())); err != nil {
+		return err
+	}
+	g.perform(channelID, eventUUID, app)
+	return nil
+}
+
+// Originate implements calls.Switch: the party answers.
+func (g *stage) Originate(_ context.Context, o esl.Originate) (*esl.Job, error) {
+	g.add(o.ChannelID, "outbound", nil)
+	_ = g.sent(o.ChannelID, "bgapi originate sofia/gateway/%s/%s (timeout %s, caller id %s) &park()", o.Gateway, o.Number, o.Timeout, o.CallerIDNumber)
+	g.clock.pass(time.Second)
+	g.event("CHANNEL_PROGRESS", o.ChannelID)
+	g.clock.pass(4 * time.Second)
+	g.answer(o.ChannelID)
+	g.event("CHANNEL_PARK", o.ChannelID)
+	return &esl.Job{ID: uuid.NewString()}, nil
+}
+
+// Kill implements calls.Switch.
+func (g *stage) Kill(_ context.Context, channelID, cause string) error {
+	if err := g.sent(channelID, "api uuid_kill %s", cause); err != nil {
+		return err
+	}
+	g.hangUp(channelID, cause, g.disposition(channelID))
+	return nil
+}
+
+// Break implements calls.Switch. Nothing runs that could be broken: the stage plays everything in no time.
+func (g *stage) Break(_ context.Context, channelID string) error {
+	return g.sent(channelID, "api uuid_break all")
+}
+
+// Park implements calls.Switch.
+func (g *stage) Park(_ context.Context, channelID string) error {
+	err := g.sent(channelID, "api uuid_transfer park inline")
+	if err == nil {
+		g.event("CHANNEL_PARK", channelID)
+	}
+	return err
+}
+
+// HasModule implements calls.Switch.
+func (g *stage) HasModule(context.Context, string) (bool, error) { return true, nil }
+
+// SetVariable implements calls.Switch.
+func (g *stage) SetVariable(_ context.Context, channelID, name, value string) error {
+	if err := g.sent(channelID, "api uuid_setvar %s %s", name, value); err != nil {
+		return err
+	}
+	g.set(channelID, name, value)
+	return nil
+}
+
+// SchedHangup implements calls.Switch.
+func (g *stage) SchedHangup(_ context.Context, channelID string, after time.Duration, cause string) error {
+	if err := g.sent(channelID, "api sched_hangup +%d %s", int(after/time.Second), cause); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch := g.channels[channelID]
+	if at := g.clock.Now().Add(after); ch.ends.IsZero() || at.Before(ch.ends) {
+		ch.ends, ch.cause = at, cause
+	}
+	return nil
+}
+
+// capped ends a leg whose time is up, and says whether it was.
+func (g *stage) capped(channelID string) bool {
+	g.mu.Lock()
+	ch := g.channels[channelID]
+	up := ch != nil && !ch.ends.IsZero() && !ch.ends.After(g.clock.Now())
+	g.mu.Unlock()
+	if up {
+		g.hangUp(channelID, ch.cause, weHungUp)
+	}
+	return up
+}
+
+// RecordStart implements calls.Switch.
+func (g *stage) RecordStart(_ context.Context, channelID, file string) error {
+	return g.sent(channelID, "api uuid_record start %s", baseName(file))
+}
+
+// RecordStop implements calls.Switch.
+func (g *stage) RecordStop(_ context.Context, channelID, file string) error {
+	return g.sent(channelID, "api uuid_record stop %s", baseName(file))
+}
+
+// Exists implements calls.Switch.
+func (g *stage) Exists(_ context.Context, channelID string) (bool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch := g.channels[channelID]
+	return ch != nil && !ch.dead, nil
+}
+
+// Dump implements calls.Switch.
+func (g *stage) Dump(context.Context, string) (*esl.Event, error) { return nil, esl.ErrNoSuchChannel }
+
+// baseName is a path without the folder, which is a temporary one.
+func baseName(file string) string { return file[strings.LastIndexByte(file, '/')+1:] }
