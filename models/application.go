@@ -123,6 +123,14 @@ func (s *Store) ListApplications(ctx context.Context, customerID string, page Pa
 	return apps, next, nil
 }
 
+// ApplicationsWithWebhook returns the IDs of a customer's undeleted applications that have a webhook_url, oldest first.
+func (s *Store) ApplicationsWithWebhook(ctx context.Context, customerID string) ([]string, error) {
+	var ids []string
+	err := s.read(ctx).Raw("SELECT id FROM applications WHERE customer_id = ? AND deleted_at IS NULL AND webhook_url <> '' ORDER BY created_at, id",
+		customerID).Scan(&ids).Error
+	return ids, explain(err, "read applications of customer %q", customerID)
+}
+
 // UpdateApplication writes name, URLs, secrets, lists of actions and kinds of events of an undeleted application, found by ID and CustomerID.
 func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 	return s.InTx(ctx, func(tx *Store) error {

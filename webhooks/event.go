@@ -14,18 +14,6 @@ import (
 	"tandem/models"
 )
 
-// Kinds of events.
-const (
-	KindCreated   = "call.created"
-	KindDialing   = "call.dialing"
-	KindRinging   = "call.ringing"
-	KindAnswered  = "call.answered"
-	KindCompleted = "call.completed"
-	KindFailed    = "call.failed"
-	KindError     = "call.error"
-	KindNotify    = "call.notify"
-)
-
 // ISO 8601 in UTC: events carry milliseconds, objects seconds as the API writes them (spec §2 and §6).
 const (
 	eventTime  = "2006-01-02T15:04:05.000Z"
@@ -47,6 +35,9 @@ type Call struct {
 	Record         bool              `json:"record"`
 	Metadata       map[string]string `json:"metadata"`
 	TimeoutSeconds int               `json:"timeout"`
+	// RetryOf is the ended call that this one repeats; AnsweredBy what machine detection heard (human, machine, unknown).
+	RetryOf    *string `json:"retry_of"`
+	AnsweredBy *string `json:"answered_by"`
 	// Reason says how the call ended and HangupSource who ended it (caller, callee, api, actions, platform, carrier).
 	Reason       *string `json:"reason"`
 	HangupSource *string `json:"hangup_source"`
@@ -71,6 +62,7 @@ func CallObject(call *models.Call) Call {
 		ID: call.ID, CustomerID: call.CustomerID, ApplicationID: call.ApplicationID, TrunkID: call.TrunkID, DIDID: call.DIDID,
 		Direction: call.Direction, Status: call.Status, From: call.From, To: call.To, Record: call.Record,
 		Metadata: orEmpty(call.Metadata), TimeoutSeconds: call.TimeoutSeconds,
+		RetryOf: call.RetryOf, AnsweredBy: known(call.AnsweredBy),
 		Reason: known(call.Reason), HangupSource: known(call.HangupSource),
 		Cause: known(call.Cause), Q850: known(call.Q850), SIPCode: known(call.SIPCode),
 		PricePerMinuteMicros: call.PricePerMinuteMicros, BilledSeconds: call.BilledSeconds, CostMicros: call.CostMicros,
@@ -103,20 +95,22 @@ func moment(t *time.Time) *string {
 	return &s
 }
 
-// body is the union of both shapes of the contract (spec §6): a receiver of either finds its fields.
+// body is the union of both shapes of the contract (spec §6): a receiver of either finds its fields. Events that are of no call
+// have null for it, and no variables.
 type body struct {
 	ID        string            `json:"id"`
 	Type      string            `json:"type"`
 	Event     string            `json:"event"`
 	CreatedAt string            `json:"created_at"`
 	Sequence  int64             `json:"sequence"`
-	Call      Call              `json:"call"`
+	Call      *Call             `json:"call"`
 	Variables map[string]string `json:"variables"`
 	Data      map[string]any    `json:"data"`
 }
 
-// Emit appends an event to a call and queues it for the application's webhook_url, in the caller's transaction. The body
-// carries the call as it is given, its variables, and data with the call added; data is not changed. models.ErrStale when the call already has its one terminal event.
+// Emit appends an event to a call and, if the application wants its kind, queues it for its webhook_url, in the caller's
+// transaction. The body carries the call as it is given, its variables, and data with the call added; data is not changed.
+// models.ErrStale when the call already has its one terminal event.
 func Emit(ctx context.Context, tx *models.Store, call *models.Call, kind string, data map[string]any) (*models.Event, error) {
 	event := &models.Event{CallID: call.ID, Type: kind}
 	err := tx.AppendEvent(ctx, event, func(sequence int64, id string, at time.Time) ([]byte, error) {
@@ -129,19 +123,65 @@ func Emit(ctx context.Context, tx *models.Store, call *models.Call, kind string,
 }
 
 func marshalBody(call *models.Call, kind string, data map[string]any, sequence int64, id string, at time.Time) ([]byte, error) {
-	object := CallObject(call)
-	merged := maps.Clone(data)
-	if merged == nil {
-		merged = map[string]any{}
+	b := body{
+		ID: id, Type: kind, Event: kind, CreatedAt: at.UTC().Format(eventTime), Sequence: sequence,
+		Variables: map[string]string{}, Data: maps.Clone(data),
 	}
-	merged["call"] = object
-
+	if b.Data == nil {
+		b.Data = map[string]any{}
+	}
+	if call != nil {
+		object := CallObject(call)
+		b.Call, b.Data["call"], b.Variables = &object, object, orEmpty(call.Variables)
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false) // it would lengthen the body and serve no receiver of JSON
-	err := enc.Encode(body{
-		ID: id, Type: kind, Event: kind, CreatedAt: at.UTC().Format(eventTime), Sequence: sequence,
-		Call: object, Variables: orEmpty(call.Variables), Data: merged,
-	})
+	err := enc.Encode(b)
 	return bytes.TrimRight(buf.Bytes(), "\n"), err
+}
+
+// EmitTrunk tells every application of the trunk's customer that has a webhook_url, and wants the kind, what happened to a
+// trunk, in the caller's transaction. The body carries data with the trunk added. Each application has its own event, with its
+// own sequence of this trunk's events.
+func EmitTrunk(ctx context.Context, tx *models.Store, trunk *models.Trunk, kind string, data map[string]any) ([]models.Event, error) {
+	told := maps.Clone(data)
+	if told == nil {
+		told = map[string]any{}
+	}
+	told["trunk"] = map[string]any{"id": trunk.ID, "name": trunk.Name, "gateway_name": trunk.GatewayName}
+	apps, err := tx.ApplicationsWithWebhook(ctx, trunk.CustomerID)
+	if err != nil {
+		return nil, fmt.Errorf("emit %s of trunk %q: %w", kind, trunk.ID, err)
+	}
+	events := make([]models.Event, 0, len(apps))
+	for _, id := range apps {
+		event := models.Event{CustomerID: trunk.CustomerID, ApplicationID: id, SubjectID: trunk.ID, Type: kind}
+		if err := appendOther(ctx, tx, &event, false, told); err != nil {
+			return nil, fmt.Errorf("emit %s of trunk %q: %w", kind, trunk.ID, err)
+		}
+		events = append(events, event)
+	}
+	return events, nil
+}
+
+// testMessage is what a webhook.test says.
+const testMessage = "This is a test of the webhook_url. Nothing happened."
+
+// EmitTest queues a webhook.test for an application, whatever kinds it wants, in the caller's transaction: signed, delivered
+// and tried again as every event is. models.ErrNotFound where the application is deleted.
+func EmitTest(ctx context.Context, tx *models.Store, app *models.Application) (*models.Event, error) {
+	event := &models.Event{CustomerID: app.CustomerID, ApplicationID: app.ID, SubjectID: app.ID, Type: KindTest}
+	err := appendOther(ctx, tx, event, true, map[string]any{"application_id": app.ID, "message": testMessage})
+	if err != nil {
+		return nil, fmt.Errorf("emit %s of application %q: %w", KindTest, app.ID, err)
+	}
+	return event, nil
+}
+
+// appendOther appends an event that is of no call.
+func appendOther(ctx context.Context, tx *models.Store, event *models.Event, always bool, data map[string]any) error {
+	return tx.AppendSubjectEvent(ctx, event, always, func(sequence int64, id string, at time.Time) ([]byte, error) {
+		return marshalBody(nil, event.Type, data, sequence, id, at)
+	})
 }

@@ -192,13 +192,11 @@ CREATE INDEX webhook_attempts_event ON webhook_attempts (event_id, started_at, i
 INSERT INTO webhook_attempts SELECT * FROM webhook_attempts_copy;
 DROP TABLE webhook_attempts_copy;
 
--- What customers were last told of a trunk's registration at a node. A doubt is a poll that found it neither registered nor
--- failed, which it is for a moment while it renews. Unlike a status it outlives the node's absence.
+-- What customers were last told of a trunk's registration at a node. Unlike a status it outlives the node's absence.
 CREATE TABLE trunk_registrations (
     node_id TEXT NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
     trunk_id TEXT NOT NULL REFERENCES trunks (id) ON DELETE CASCADE,
     registered BOOLEAN NOT NULL,
-    doubted_at BIGINT,
     changed_at BIGINT NOT NULL,
     PRIMARY KEY (node_id, trunk_id)
 );
