@@ -96,6 +96,20 @@ func Playback(files ...string) (App, error) {
 	return App{name: "playback", args: "file_string://" + strings.Join(files, "!")}, nil
 }
 
+// Tone plays a tone in FreeSWITCH's notation (TGML), such as "%(500,0,640)", as often as asked; 0 is for ever.
+func Tone(spec string, loops int) (App, error) {
+	if err := checkPattern("tone", spec, tonePattern, "a tone such as %%(500,0,640)"); err != nil {
+		return App{}, err
+	}
+	if loops < 0 || loops > 1000 {
+		return App{}, refuse("loops", "must be from 0 to 1000")
+	}
+	if loops == 0 {
+		loops = -1 // how the tone generator counts for ever (mod_tone_stream.c, tone_stream_file_open)
+	}
+	return App{name: "playback", args: "tone_stream://" + spec + ";loops=" + strconv.Itoa(loops)}, nil
+}
+
 // Record records the caller into a file, until max has passed, or nothing louder than threshold was heard for silence (0: for ever), or the
 // caller presses one of the channel's playback_terminators. FreeSWITCH counts all times in seconds.
 func Record(path string, limit time.Duration, threshold int, silence time.Duration) (App, error) {

@@ -61,11 +61,16 @@ func (p Prompt) word(silence string) string {
 	if len(p.parts) == 0 {
 		return silence
 	}
+	return escapeWord(p.joined(func(part string) string { return part }))
+}
+
+// joined writes the prompt as one argument of its own, each part edited first.
+func (p Prompt) joined(edit func(part string) string) string {
 	parts := make([]string, len(p.parts))
 	for i, part := range p.parts {
-		parts[i] = escapeLayer(part, PromptDelimiter[0])
+		parts[i] = escapeLayer(edit(part), PromptDelimiter[0])
 	}
-	return escapeWord(strings.Join(parts, PromptDelimiter))
+	return strings.Join(parts, PromptDelimiter)
 }
 
 // Digits is what [PlayAndGetDigits] gathers.

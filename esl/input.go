@@ -39,7 +39,11 @@ var (
 	filePattern     = regexp.MustCompile(`^[A-Za-z0-9/._~+-]+$`)
 	dtmfPattern     = regexp.MustCompile(`^[0-9A-D*#wW]{1,128}$`)
 	wordPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	tonePattern     = regexp.MustCompile(`^` + tone + `(;` + tone + `){0,7}$`)
 )
+
+// tone is one tone of FreeSWITCH's notation: on and off in milliseconds, then 1 to 4 frequencies in hertz.
+const tone = `%\([0-9]{1,5},[0-9]{1,5}(,[0-9]{2,4}(\.[0-9])?){1,4}\)`
 
 func checkPattern(field, value string, pattern *regexp.Regexp, want string) error {
 	if !pattern.MatchString(value) {
