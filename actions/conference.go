@@ -11,7 +11,7 @@ var conferenceVerb = verb{
 	doc:   "Puts the call into a room with your others of the same name.",
 	media: true,
 	results: []result{
-		outcomes("Why the member left: by itself, removed, the end of the conference, the limit, or no room.", "left", "kicked", "ended", "max_seconds", "full", "failed"),
+		outcomes("Why the member left: removed, the end of the conference, the limit, or no room.", "kicked", "ended", "max_seconds", "full", "failed"),
 		{"conference_id", resultText, nil, "The conference, as in GET /v1/conferences."},
 		{"seconds", resultNumber, nil, "How long the member was in it."},
 	},
@@ -33,7 +33,8 @@ type Conference struct {
 	Beep bool
 	// MaxMembers is how many the room takes.
 	MaxMembers int
-	// WaitURL is what a member hears who waits for the start; empty for silence.
+	// WaitURL is what members hear who are alone or wait for the start, when this call opens the conference; empty for
+	// silence.
 	WaitURL string
 	// Record records the conference.
 	Record bool
@@ -52,7 +53,7 @@ func (a *Conference) fields() []field {
 		{name: "end_on_exit", value: boolean{to: &a.EndOnExit}, doc: "The conference ends for all when this member leaves."},
 		{name: "beep", value: boolean{to: &a.Beep}, doc: "The others hear who enters and leaves."},
 		{name: "max_members", value: integer{to: &a.MaxMembers, fallback: 50, min: 2, max: 250}, doc: "How many members the room takes."},
-		{name: "wait_url", value: link{to: &a.WaitURL}, doc: "An audio file for members who wait for the start; without it, silence."},
+		{name: "wait_url", value: link{to: &a.WaitURL}, doc: "An audio file for whoever is alone or waits for the start; that of the call that opened the conference counts."},
 		{name: "record", value: boolean{to: &a.Record}, doc: "Records the conference."},
 		{name: "max_seconds", value: seconds{to: &a.MaxSeconds, fallback: maxCallTime, min: time.Second, max: maxCallTime}, doc: "Ends this member's stay."},
 	}

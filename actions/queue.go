@@ -8,7 +8,7 @@ var enqueueVerb = verb{
 	doc:   "Puts the call into a queue, until another call's dequeue takes it or its time is over.",
 	media: true,
 	results: []result{
-		outcomes("Why the wait ended: connected, hung up, taken out through the API, or too long.", "bridged", "hangup", "left", "timeout", "failed"),
+		outcomes("Why the wait ended: connected, hung up, taken out through the API, or too long.", "bridged", "hangup", "left", "timeout"),
 		{"wait_seconds", resultNumber, nil, "How long the caller waited."},
 		{"position", resultNumber, nil, "The place in the queue at the beginning, from 1."},
 		{"seconds", resultNumber, nil, "How long the connection lasted."},
@@ -51,7 +51,7 @@ var dequeueVerb = verb{
 	doc:   "Connects the call with the first one that waits in a queue: the highest priority, then the longest wait.",
 	media: true,
 	results: []result{
-		outcomes("Whether there was a call to connect, and how the connection ended.", "bridged", "hangup", "timeout", "max_seconds", "failed"),
+		outcomes("Whether there was a call to connect, and how the connection ended.", "bridged", "timeout", "max_seconds", "failed"),
 		{"peer_call_id", resultText, nil, "The call that had waited."},
 		{"seconds", resultNumber, nil, "How long the connection lasted."},
 	},
