@@ -89,23 +89,7 @@ func (n *Node) SchedHangup(ctx context.Context, channel string, after time.Durat
 
 // RecordStart records both sides of a channel into a file, from now on.
 func (n *Node) RecordStart(ctx context.Context, channel, path string) error {
-	return n.record(ctx, channel, "start", path)
-}
-
-// RecordStop ends what RecordStart began.
-func (n *Node) RecordStop(ctx context.Context, channel, path string) error {
-	return n.record(ctx, channel, "stop", path)
-}
-
-func (n *Node) record(ctx context.Context, channel, verb, path string) error {
-	if err := checkID("channel_id", channel); err != nil {
-		return err
-	}
-	if err := checkFile("path", path); err != nil {
-		return err
-	}
-	_, err := n.api(ctx, "uuid_record", channel+" "+verb+" "+path)
-	return err
+	return n.record(ctx, channel, "start", path, "")
 }
 
 // Exists asks whether a channel lives.

@@ -210,6 +210,9 @@ type Ringback struct {
 	value string
 }
 
+// String is the tone or the file.
+func (r Ringback) String() string { return r.value }
+
 // ToneRingback is a tone in FreeSWITCH's notation (TGML), such as "%(2000,4000,440,480)".
 func ToneRingback(spec string) (Ringback, error) {
 	if err := checkPattern("tone", spec, tonePattern, "a tone such as %%(2000,4000,440,480)"); err != nil {
