@@ -126,14 +126,28 @@ var applicationEvents = []string{"CHANNEL_EXECUTE", "CHANNEL_EXECUTE_COMPLETE"}
 
 func filters(events []string) []command.Filter {
 	list := []command.Filter{{EventHeader: "Application-UUID", FilterValue: "/^" + EventUUIDPrefix + "/"}}
-	for _, name := range events {
+	for i, name := range events {
 		if slices.Contains(applicationEvents, name) {
 			continue
 		}
-		list = append(list, command.Filter{EventHeader: "Event-Name", FilterValue: name})
-		if name == "CUSTOM" {
-			break // what follows are subclasses
+		if name == "CUSTOM" && i+1 < len(events) {
+			return append(list, subclassFilters(events[i+1:])...)
 		}
+		list = append(list, command.Filter{EventHeader: "Event-Name", FilterValue: name})
+	}
+	return list
+}
+
+// subclassFilters let CUSTOM events of some subclasses through, and of mod_conference, which tells of everything that happens in a room, only who
+// enters and leaves.
+func subclassFilters(subclasses []string) []command.Filter {
+	var list []command.Filter
+	for _, name := range subclasses {
+		if name == "conference::maintenance" {
+			list = append(list, command.Filter{EventHeader: "Action", FilterValue: "add-member"}, command.Filter{EventHeader: "Action", FilterValue: "del-member"})
+			continue
+		}
+		list = append(list, command.Filter{EventHeader: "Event-Subclass", FilterValue: name})
 	}
 	return list
 }
