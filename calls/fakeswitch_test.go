@@ -36,6 +36,7 @@ type fakeSwitch struct {
 	seq      int
 	on       map[string]func(c command) error // by verb, or "execute " and the application's name
 	modules  map[string]bool                  // that are loaded
+	groups   fakeGroups                       // bridges and rooms
 	told     chan command                     // every command, for tests that wait for one
 }
 

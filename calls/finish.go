@@ -129,6 +129,11 @@ func (s *session) finish() error {
 				return err
 			}
 		}
+		if s.grouped {
+			if err := leaveGroups(ctx, tx, call, now); err != nil {
+				return err
+			}
+		}
 		return s.m.end(ctx, tx, call, end, now)
 	})
 	if err != nil {

@@ -20,6 +20,9 @@ type message struct {
 	ring   bool    // the caller has waited long enough to be told that it rings
 	// directed is a list that live control gives the call.
 	directed *directive
+	// bond is what the other call of a queue says, group what live control wants of a member or a caller in a queue.
+	bond  *bondMessage
+	group *groupOrder
 	// nudge carries nothing: it makes the session look again at what it waits for. It takes no room.
 	nudge bool
 }

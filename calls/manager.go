@@ -144,6 +144,8 @@ type Manager struct {
 	cfg   Config
 	log   *slog.Logger
 	media *mediaStore
+	board *board
+	rooms *rooms
 
 	// ctx ends when the sessions must stop at once; hangUp is closed when they must end their calls.
 	ctx    context.Context
@@ -173,6 +175,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		idle: make(chan struct{}),
 	}
 	m.media = newMediaStore(cfg)
+	m.board, m.rooms = newBoard(), newRooms()
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }

@@ -7,7 +7,6 @@ import (
 	"tandem/esl"
 )
 
-func (s *session) handleConference(*esl.Event) error { return nil }
 func (s *session) handleBeep(*esl.Event) error       { return nil }
 func (s *session) handleDTMF(*esl.Event) error       { return nil }
 func (s *session) handleRecordStop(*esl.Event) error { return nil }
@@ -17,11 +16,8 @@ func (s *session) doTransfer(a *actions.Transfer) (outcome, error)     { return 
 func (s *session) detectMachine(a *actions.MachineDetection) (outcome, error) {
 	return notYet(a)
 }
-func (s *session) detectAtAnswer() error                               { return nil }
-func (s *session) doConference(a *actions.Conference) (outcome, error) { return notYet(a) }
-func (s *session) doEnqueue(a *actions.Enqueue) (outcome, error)       { return notYet(a) }
-func (s *session) doDequeue(a *actions.Dequeue) (outcome, error)       { return notYet(a) }
-func (s *session) doStream(a *actions.Stream) (outcome, error)         { return notYet(a) }
+func (s *session) detectAtAnswer() error                       { return nil }
+func (s *session) doStream(a *actions.Stream) (outcome, error) { return notYet(a) }
 
 func notYet(a actions.Action) (outcome, error) {
 	return outcome{}, fmt.Errorf("%s is being written", a.Verb())

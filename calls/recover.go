@@ -82,7 +82,7 @@ func (n *node) endOrphan(ctx context.Context, call *models.Call, present, restar
 	}
 	if present && !restarted {
 		s := newSession(n, call.ChannelID)
-		s.adopted = true
+		s.adopted, s.grouped = true, true // it may be in a conference or a queue
 		s.tapes = tapes
 		s.answered = call.Status == StatusInProgress
 		s.setCall(call)
@@ -111,6 +111,9 @@ func (n *node) endOrphan(ctx context.Context, call *models.Call, present, restar
 			if err := tape.save(ctx, tx, &ended); err != nil {
 				return err
 			}
+		}
+		if err := leaveGroups(ctx, tx, &ended, now); err != nil {
+			return err
 		}
 		return n.m.end(ctx, tx, &ended, end, now)
 	})

@@ -230,9 +230,9 @@ func (s *scene) checkEnded(call *models.Call) {
 		}
 	}
 	require.Equal(s.t, 1, terminal, "%v", kinds)
-	customer, err := s.store.Customer(s.t.Context(), call.CustomerID)
-	require.NoError(s.t, err)
 	live, err := s.store.CountLiveCalls(s.t.Context(), call.CustomerID)
+	require.NoError(s.t, err)
+	customer, err := s.store.Customer(s.t.Context(), call.CustomerID)
 	require.NoError(s.t, err)
 	if live == 0 {
 		require.Zero(s.t, customer.HeldMicros, "holds are released")

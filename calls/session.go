@@ -62,6 +62,12 @@ type session struct {
 	replacement *directive       // the list that live control wants run instead, until the flow takes it
 	appended    []actions.Action // what live control wants run after the first list, before there is one
 	until       func() bool      // ends the wait actions that run, nil while none do
+	room        *room            // the conference that the call is in
+	grouped     bool             // the call was in a conference or a queue
+	conferred   bool             // the channel's variables for conferences are set
+	ticket      *ticket          // the queue that the call waits in
+	taking      *taking          // the queue that the call takes from
+	reparked    bool             // the channel has parked since this was last made false
 	notes       []note           // events to be written with the next change of the call
 	pending     atomic.Int64     // how many actions wait, for the bound on live control
 	running     string           // Event-UUID of the application that runs, "" for none
@@ -192,6 +198,9 @@ func (s *session) handle(m message) error {
 		s.jobDone, s.jobErr = true, m.job.err
 		return nil
 	case m.up != nil:
+		if s.taking != nil {
+			s.taking.look = true
+		}
 		return s.handleUp(*m.up)
 	case m.lost:
 		s.ended, s.lost = true, true
@@ -200,6 +209,10 @@ func (s *session) handle(m message) error {
 		return s.ring()
 	case m.directed != nil:
 		return s.direct(m.directed)
+	case m.bond != nil:
+		s.handleBond(m.bond)
+	case m.group != nil:
+		return s.handleGroup(m.group)
 	}
 	return nil
 }
@@ -215,7 +228,9 @@ func (s *session) handleEvent(ev *esl.Event) error {
 	case eventAnswer:
 		return s.handleAnswer(ev.Time())
 	case eventPark:
-		s.parked = true
+		s.parked, s.reparked = true, true
+	case eventBridge, eventUnbridge:
+		s.handleBridge(ev)
 	case eventExecuteComplete:
 		if id := ev.Get("Application-UUID"); id != "" && (id == s.running || id == s.marker) {
 			s.completed = ev

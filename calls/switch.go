@@ -18,6 +18,8 @@ const (
 	eventDTMF            = "DTMF"
 	eventRecordStop      = "RECORD_STOP"
 	eventCustom          = "CUSTOM"
+	eventBridge          = "CHANNEL_BRIDGE"
+	eventUnbridge        = "CHANNEL_UNBRIDGE"
 )
 
 // Switch is what this package asks of a media node. *esl.Node is one. Every method may return esl.ErrDown while the node
@@ -41,6 +43,14 @@ type Switch interface {
 	SchedHangup(ctx context.Context, channel string, after time.Duration, cause string) error
 	RecordStart(ctx context.Context, channel, path string) error
 	RecordStop(ctx context.Context, channel, path string) error
+	// BridgeChannels connects two channels that are parked or busy; what they run ends.
+	BridgeChannels(ctx context.Context, channel, other string) error
+	// ConferenceKick takes a member out of a room and leaves its channel; the other methods on rooms do what they say.
+	ConferenceKick(ctx context.Context, conference, member string) error
+	ConferenceMute(ctx context.Context, conference, member string, muted bool) error
+	ConferenceRecord(ctx context.Context, conference, path string) error
+	ConferenceRecordStop(ctx context.Context, conference, path string) error
+	ConferenceMembers(ctx context.Context, conference string) ([]esl.ConferenceMember, error)
 	Exists(ctx context.Context, channel string) (bool, error)
 	Dump(ctx context.Context, channel string) (*esl.Event, error)
 }
