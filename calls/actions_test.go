@@ -209,7 +209,7 @@ func TestRecordTheWholeCall(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, modelstest.Open(t))
 	s.answers("/answer", reply(`[{"action":"pause"}]`))
-	s.sw.script("record_start", func(c command) error { writeWAV(t, c.args); return nil })
+	s.sw.script("record_start", func(c command) error { writeWAV(t, strings.Fields(c.args)[0]); return nil })
 	s.create(func(r *CreateRequest) { r.Record = true })
 	call := s.end()
 	require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "recording.started", "recording.available", "call.completed"}, s.kinds(call.ID))

@@ -61,6 +61,8 @@ const (
 	causeGatewayDown   = "GATEWAY_DOWN"
 	causeNoProfile     = "INVALID_PROFILE"
 	causeProgressLimit = "PROGRESS_TIMEOUT"
+	causeLoseRace      = "LOSE_RACE"
+	causePickedOff     = "PICKED_OFF"
 )
 
 // verdict is what one cause means for a call that nobody answered.

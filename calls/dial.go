@@ -3,100 +3,356 @@ package calls
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"tandem/actions"
 	"tandem/esl"
 	"tandem/models"
 )
 
-// dialedLeg is the party that a dial action calls.
-type dialedLeg struct {
-	channel    string
-	sendDigits string
-	limit      time.Duration
-	answeredAt time.Time
-	facts      *hangupFacts
+// dialing is one dial or transfer: who is to be called, and how it goes. Parties are called in rounds, each one bridge of the
+// switch: all at once or one after the other, and once more those that failed for a reason of their trunk's, on the next trunk.
+type dialing struct {
+	s    *session
+	kind string // models.LegDial or LegTransfer
+	a    *actions.Dial
+	// announce is heard by the party that answers before it is joined.
+	announce []actions.Action
+
+	parties  []*called
+	limit    time.Duration
+	group    esl.Group // what all rounds have in common
+	ringback esl.Ringback
+	legs     []*leg // of all rounds, in order
 }
 
-// doDial calls one party and joins it to the call. Control comes back when the other party is gone; the list goes on.
+// called is one target and the trunks that are left to reach it by.
+type called struct {
+	target actions.Target
+	trunks []models.Trunk // nil for a SIP URI
+	tried  int
+}
+
+// doDial calls the parties and joins the one that answers to the call. Control comes back when it is gone; the list goes on.
 func (s *session) doDial(a *actions.Dial) (outcome, error) {
-	target, failure, err := s.dialTarget(a)
-	if err != nil || failure != nil {
-		return outcome{result: failure}, err
+	d := &dialing{s: s, kind: models.LegDial, a: a, limit: a.MaxSeconds}
+	failed, err := d.prepare("dial")
+	if err != nil || failed {
+		return outcome{result: map[string]any{"dial_status": "failed", "reason": "action_failed", "seconds": 0.0}}, err
 	}
-	dial, err := esl.NewDial(target)
-	if err != nil {
+	if err := d.recorded(); err != nil {
 		return outcome{}, err
 	}
-	if err := s.setBridgeVariables(); err != nil {
-		return outcome{}, err
-	}
-	s.leg = &dialedLeg{channel: target.ChannelID, sendDigits: a.To[0].SendDigits, limit: a.MaxSeconds}
-	s.m.nameLeg(s, target.ChannelID)
-	defer s.m.forgetLeg(target.ChannelID)
-	defer func() { s.leg = nil }()
-	if a.Record && s.call.Record {
-		a = withoutRecord(a) // the whole call is being recorded
-	}
-	done, err := s.bridge(a, esl.Bridge(dial))
-	if err != nil {
-		if errors.Is(err, errEnded) || errors.Is(err, errEnding) {
-			s.killLeg()
+	return outcome{result: d.result()}, nil
+}
+
+// prepare finds the ways to the parties and what will be heard. failed says that something could not be had, which was told.
+func (d *dialing) prepare(verb string) (failed bool, err error) {
+	for _, target := range d.a.To {
+		party := &called{target: target}
+		if target.Number != "" {
+			if party.trunks, err = d.s.trunksTo(target.TrunkID); err != nil {
+				return false, err
+			}
 		}
-		return outcome{}, err
+		d.parties = append(d.parties, party)
 	}
-	return outcome{result: s.dialResult(done)}, nil
+	if failed, err = d.prepareRingback(verb); err != nil || failed {
+		return failed, err
+	}
+	return d.prepareQuestion(verb)
 }
 
-func withoutRecord(a *actions.Dial) *actions.Dial {
-	plain := *a
-	plain.Record = false
-	return &plain
-}
-
-// dialTarget chooses the way to the party. failure is the result when there is none.
-func (s *session) dialTarget(a *actions.Dial) (target esl.Target, failure map[string]any, err error) {
-	target = esl.Target{
-		ChannelID: uuid.NewString(), CallerIDNumber: a.CallerID, Timeout: a.To[0].Timeout, SIPURI: a.To[0].SIP, Number: a.To[0].Number,
-	}
-	if target.CallerIDNumber == "" {
-		if n, ok := switchNumber(s.call.From); ok {
-			target.CallerIDNumber = n
-		}
-	}
-	if a.To[0].SIP != "" {
-		target.Profile = s.m.cfg.SIPProfile
-		return target, nil, nil
-	}
-	trunk, err := s.dialTrunk(a.To[0].TrunkID)
-	if errors.Is(err, models.ErrNotFound) {
-		return target, map[string]any{"dial_status": "failed", "reason": "no_active_trunk", "seconds": 0.0}, nil
-	}
-	if err != nil {
-		return target, nil, err
-	}
-	target.Gateway = trunk.GatewayName
-	return target, nil, nil
-}
-
-// dialTrunk finds the trunk that a dial action names, or the customer's active one.
-func (s *session) dialTrunk(id string) (*models.Trunk, error) {
+// trunksTo are the trunks that lead to a number, in the order in which they are tried: the one that a target names, or all of the
+// customer's active ones.
+func (s *session) trunksTo(id string) ([]models.Trunk, error) {
 	ctx, cancel := s.command()
 	defer cancel()
 	if id == "" {
-		return s.m.cfg.Store.ActiveOutboundTrunk(ctx, s.call.CustomerID)
+		return s.m.cfg.Store.ActiveOutboundTrunks(ctx, s.call.CustomerID)
 	}
 	trunk, err := s.m.cfg.Store.Trunk(ctx, s.call.CustomerID, id)
+	if errors.Is(err, models.ErrNotFound) || err == nil && (trunk.Direction != DirectionOutbound || !trunk.IsActive) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	if trunk.Direction != DirectionOutbound || !trunk.IsActive {
-		return nil, models.ErrNotFound
+	return []models.Trunk{*trunk}, nil
+}
+
+// defaultRingback is what an answered caller hears while a party rings that sends nothing itself.
+const defaultRingback = "ringback_us"
+
+// prepareRingback decides what the caller hears while the parties ring.
+func (d *dialing) prepareRingback(verb string) (failed bool, err error) {
+	name := d.a.Ringback
+	// With several parties there is no one whose sound could be passed on.
+	d.group.IgnoreEarlyMedia = name != "" || len(d.parties) > 1
+	switch {
+	case name == actions.RingbackNone:
+		return false, nil
+	case name == "":
+		if !d.s.answered {
+			return false, nil // the switch passes the ringing on
+		}
+		name = defaultRingback
 	}
-	return trunk, nil
+	if spec, ok := actions.ToneSpec(name); ok {
+		d.ringback, err = esl.ToneRingback(spec)
+		return false, err
+	}
+	files, failure, err := d.s.fetchFiles([]string{name})
+	if err != nil {
+		return false, err
+	}
+	if failure != nil {
+		return true, d.s.failVerb(verb, "ringback", failure.Error())
+	}
+	d.ringback, err = esl.FileRingback(files[0])
+	return false, err
+}
+
+// prepareQuestion builds what the party hears before it is joined.
+func (d *dialing) prepareQuestion(verb string) (failed bool, err error) {
+	voice := d.s.m.cfg.Voice
+	switch {
+	case d.a.Confirm != nil:
+		heard, failed, err := d.s.promptFor(verb, d.a.Confirm.Prompt, "confirm.prompt")
+		if err != nil || failed {
+			return failed, err
+		}
+		d.group.Confirm = &esl.Confirm{
+			Key: d.a.Confirm.Key, Prompt: heard, Timeout: d.a.Confirm.Timeout,
+			Engine: d.s.m.cfg.VoiceEngine, Voice: firstVoice(d.a.Confirm.Prompt, voice),
+		}
+	case len(d.announce) > 0:
+		heard, failed, err := d.s.promptFor(verb, d.announce, "announce")
+		if err != nil || failed {
+			return failed, err
+		}
+		d.group.Announce = &esl.Announcement{
+			Prompt: heard, Engine: d.s.m.cfg.VoiceEngine, Voice: firstVoice(d.announce, voice), Limit: announceLimit,
+		}
+	}
+	return false, nil
+}
+
+// announceLimit ends a party that has not heard its announcement out.
+const announceLimit = 3 * time.Minute
+
+// recorded runs the rounds, with a recording of their own where the action wants one and the call has none.
+func (d *dialing) recorded() error {
+	s := d.s
+	if !d.a.Record || s.background() != nil {
+		return d.run()
+	}
+	tape, err := s.newTape(actions.FormatWAV, stereo)
+	if err != nil {
+		return err
+	}
+	ran, err := s.runTape(tape)
+	if err != nil {
+		return err
+	}
+	if err := d.run(); err != nil || !ran {
+		return err // the end of the call closes the recording
+	}
+	return s.stopTape(tape)
+}
+
+// run calls the parties, round by round, until one was joined, nobody is left, or the call is interrupted.
+func (d *dialing) run() error {
+	if err := d.s.setBridgeVariables(); err != nil {
+		return err
+	}
+	if d.a.Strategy == actions.StrategySequential {
+		for i := range d.parties {
+			if over, err := d.rounds(d.parties[i : i+1]); err != nil || over {
+				return err
+			}
+		}
+		return nil
+	}
+	_, err := d.rounds(d.parties)
+	return err
+}
+
+// rounds calls parties at once, and those that failed for a reason of their trunk's on the next one. over says that the dial is
+// done, whoever else there might be to call.
+func (d *dialing) rounds(parties []*called) (over bool, err error) {
+	for {
+		legs := d.callable(parties)
+		if len(legs) == 0 {
+			return false, nil
+		}
+		if err := d.round(legs); err != nil {
+			return true, err
+		}
+		if d.s.interrupted() || d.winner() != nil {
+			return true, nil
+		}
+		parties = again(parties, legs)
+	}
+}
+
+// callable makes the legs of a round: one for each party that there is a way to.
+func (d *dialing) callable(parties []*called) []*leg {
+	var legs []*leg
+	for _, party := range parties {
+		var trunk *models.Trunk
+		if party.target.Number != "" {
+			if party.tried == len(party.trunks) {
+				continue
+			}
+			trunk = &party.trunks[party.tried]
+		} else if party.tried > 0 {
+			continue
+		}
+		party.tried++
+		l := d.s.newLeg(d.kind, party.target, trunk)
+		l.party, l.trunk, l.limit, l.asks = party, trunk, d.limit, d.group.Confirm != nil || d.group.Announce != nil
+		l.detect = d.a.MachineDetection
+		legs = append(legs, l)
+	}
+	return legs
+}
+
+// again are the parties that failed for a reason of their trunk's: the only ones that another trunk may reach. A party that was
+// busy, declined or did not answer is never called again.
+func again(parties []*called, legs []*leg) []*called {
+	var left []*called
+	for _, party := range parties {
+		for _, l := range legs {
+			if l.party == party && failsOver(l.row.Reason) {
+				left = append(left, party)
+			}
+		}
+	}
+	return left
+}
+
+// failsOver says whether the next trunk is worth trying after a reason.
+func failsOver(reason string) bool {
+	switch reason {
+	case ReasonTrunkAuthFailed, ReasonCarrierRejected, ReasonCarrierError, ReasonTrunkUnavailable, ReasonCodecMismatch:
+		return true
+	default:
+		return false
+	}
+}
+
+// round is one bridge: it is over when all its legs are.
+func (d *dialing) round(legs []*leg) error {
+	s := d.s
+	group := d.group
+	var longest time.Duration
+	for _, l := range legs {
+		group.Targets = append(group.Targets, d.address(l))
+		longest = max(longest, l.target.Timeout)
+	}
+	dial, err := esl.NewDialGroup(group)
+	if err != nil {
+		return err
+	}
+	id, err := d.begin(legs)
+	if err != nil {
+		return err
+	}
+	if err := d.open(longest); err != nil {
+		return err
+	}
+	done, err := s.executeUntil(id, esl.Bridge(dial), s.killLegs)
+	if err != nil {
+		return err // the end of the call ends the legs
+	}
+	if d.a.AnswerOnBridge && !s.answered && d.winner() != nil {
+		// The switch has answered the call; its event is on the way.
+		if err := s.pause(s.m.cfg.HangupGrace, func() bool { return s.answered }); err != nil {
+			return err
+		}
+	}
+	cause := done.Variable("last_bridge_hangup_cause")
+	if cause == "" {
+		cause = done.Variable("originate_disposition")
+	}
+	if cause == "" || cause == "SUCCESS" {
+		cause = causeNormal
+	}
+	return s.awaitLegs(hangupFacts{cause: cause, sip: protocolStatus(done.Variable("last_bridge_proto_specific_hangup_cause"))}, done.Time())
+}
+
+// address is how the switch reaches a leg's party.
+func (d *dialing) address(l *leg) esl.Target {
+	t := esl.Target{
+		ChannelID: l.row.ChannelID, CallerIDNumber: d.a.CallerID, Timeout: l.target.Timeout, SIPURI: l.target.SIP, Number: l.target.Number,
+	}
+	if t.CallerIDNumber == "" {
+		if n, ok := switchNumber(d.s.call.From); ok {
+			t.CallerIDNumber = n
+		}
+	}
+	if l.trunk != nil {
+		t.Gateway = l.trunk.GatewayName
+	} else {
+		t.Profile = d.s.m.cfg.SIPProfile
+	}
+	return t
+}
+
+// begin stores the legs and the cursor before anything is dialled.
+func (d *dialing) begin(legs []*leg) (string, error) {
+	s := d.s
+	s.flow.idle = 0
+	id, err := s.beginWith(func(ctx context.Context, tx *models.Store, _ *models.Call) error {
+		for _, l := range legs {
+			row := l.row
+			if err := tx.SaveLeg(ctx, &row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("store the legs: %w", err)
+	}
+	for _, l := range legs {
+		s.followLeg(l)
+	}
+	d.legs = append(d.legs, legs...)
+	return id, nil
+}
+
+// open prepares the call's own channel: an unanswered caller hears the other party ring and is answered by it, unless the action
+// says otherwise.
+func (d *dialing) open(longest time.Duration) error {
+	s := d.s
+	if !s.answered && s.call.Direction == DirectionInbound {
+		if !d.a.AnswerOnBridge {
+			if err := s.answer(esl.NewEventUUID()); err != nil {
+				return err
+			}
+		} else if err := s.capCall(longest); err != nil {
+			// The switch answers the call by itself; handleAnswer caps it to the second, this is for when we are dead.
+			return err
+		}
+	}
+	err := s.order("set the ringback", func(ctx context.Context) error { return s.node.sw.SetRingback(ctx, s.channel, d.ringback) })
+	if err != nil {
+		return err
+	}
+	return s.setTerminators(noTerminators)
+}
+
+// winner is the leg that was joined, nil while there is none.
+func (d *dialing) winner() *leg {
+	for _, l := range d.legs {
+		if l.row.Status == models.LegEnded && l.row.DialStatus == "answered" || l.facts == nil && l.joined() {
+			return l
+		}
+	}
+	return nil
 }
 
 // setBridgeVariables keeps the call alive when the other party is not reached, or leaves: both are read from the call's own
@@ -115,156 +371,4 @@ func (s *session) setBridgeVariables() error {
 	}
 	s.bridged = true
 	return nil
-}
-
-// bridge runs the bridge. An unanswered caller hears the other party ring and is answered by it, unless the action says
-// otherwise.
-func (s *session) bridge(a *actions.Dial, app esl.App) (*esl.Event, error) {
-	s.flow.idle = 0
-	id, err := s.begin()
-	if err != nil {
-		return nil, err
-	}
-	if !s.answered && s.call.Direction == DirectionInbound {
-		if !a.AnswerOnBridge {
-			if err := s.answer(esl.NewEventUUID()); err != nil {
-				return nil, err
-			}
-		} else if err := s.capCall(a.To[0].Timeout); err != nil {
-			// The switch answers the call by itself; handleAnswer caps it to the second, this is for when we are dead.
-			return nil, err
-		}
-	}
-	if err := s.setTerminators(noTerminators); err != nil {
-		return nil, err
-	}
-	if !a.Record {
-		return s.execute(id, app)
-	}
-	tape, err := s.newRecording()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.announce(tape); err != nil {
-		return nil, err
-	}
-	if err := s.order("record the dial", func(ctx context.Context) error { return s.node.sw.RecordStart(ctx, s.channel, tape.row.Path) }); err != nil {
-		return nil, err
-	}
-	done, err := s.execute(id, app)
-	if err != nil {
-		return nil, err // the end of the call closes the recording
-	}
-	if err := s.order("end the recording", func(ctx context.Context) error { return s.node.sw.RecordStop(ctx, s.channel, tape.row.Path) }); err != nil {
-		return nil, err
-	}
-	tape.close(s.m.cfg.Now(), 0)
-	s.dropTape(tape)
-	return done, s.change("recording ended", tape.save)
-}
-
-// handleLeg takes an event of the other party.
-func (s *session) handleLeg(ev *esl.Event) {
-	leg := s.leg
-	if leg == nil || ev.ChannelID() != leg.channel {
-		return
-	}
-	switch ev.Name() {
-	case eventAnswer:
-		if !leg.answeredAt.IsZero() {
-			return
-		}
-		leg.answeredAt = ev.Time()
-		s.startLeg(leg)
-	case eventHangupComplete:
-		facts := readFacts(ev)
-		leg.facts = &facts
-	}
-}
-
-// startLeg limits the connection and sends the digits that the other party waits for.
-func (s *session) startLeg(leg *dialedLeg) {
-	ctx, cancel := s.command()
-	defer cancel()
-	if err := s.node.sw.SchedHangup(ctx, leg.channel, leg.limit, causeTimeLimit); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
-		s.log.Warn("dialed leg not limited", "leg", leg.channel, "error", err)
-	}
-	if leg.sendDigits == "" {
-		return
-	}
-	app, err := esl.SendDTMF(leg.sendDigits, 0)
-	if err == nil {
-		err = s.node.sw.Execute(ctx, leg.channel, esl.NewEventUUID(), app)
-	}
-	if err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
-		s.log.Warn("digits not sent to the dialed leg", "leg", leg.channel, "error", err)
-	}
-}
-
-// killLeg ends the other party's channel, which may ring on after the call itself has ended.
-func (s *session) killLeg() {
-	ctx, cancel := s.command()
-	defer cancel()
-	if err := s.node.sw.Kill(ctx, s.leg.channel, causeCancel); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) && !errors.Is(err, esl.ErrDown) {
-		s.log.Warn("dialed leg not hung up", "leg", s.leg.channel, "error", err)
-	}
-}
-
-// dialStatuses are the words of dial_status for the states that a call of its own would have.
-var dialStatuses = map[string]string{
-	StatusBusy: "busy", StatusNoAnswer: "no_answer", StatusCanceled: "canceled", StatusRejected: "failed", StatusFailed: "failed",
-}
-
-// dialResult reads what became of the other party from the variables that the bridge left on the call's own channel
-// (switch_ivr_originate.c, switch_ivr_bridge.c).
-func (s *session) dialResult(done *esl.Event) map[string]any {
-	result := map[string]any{"leg_id": s.leg.channel, "seconds": 0.0}
-	disposition := done.Variable("originate_disposition")
-	if disposition == "SUCCESS" || !s.leg.answeredAt.IsZero() {
-		result["dial_status"], result["sip_code"] = "answered", 200
-		result["reason"] = s.bridgeEnd(done)
-		from := s.leg.answeredAt
-		if from.IsZero() {
-			from = microTime(done.Get("Caller-Channel-Bridged-Time"))
-		}
-		if to := done.Time(); !from.IsZero() && to.After(from) {
-			result["seconds"] = float64(to.Sub(from).Milliseconds()) / 1000
-		}
-		return result
-	}
-	sip := protocolStatus(done.Variable("last_bridge_proto_specific_hangup_cause"))
-	cause := disposition
-	if cause == "" {
-		cause = done.Variable("last_bridge_hangup_cause")
-	}
-	if s.leg.facts != nil {
-		cause, sip = s.leg.facts.cause, max(sip, s.leg.facts.sip)
-	}
-	v := unansweredVerdict(cause, sip)
-	result["dial_status"], result["reason"], result["cause"] = dialStatuses[v.status], v.reason, cause
-	if sip > 0 {
-		result["sip_code"] = sip
-	}
-	return result
-}
-
-// bridgeEnd says why an answered connection ended, while the call goes on.
-func (s *session) bridgeEnd(done *esl.Event) string {
-	cause := done.Variable("last_bridge_hangup_cause")
-	if s.leg.facts != nil {
-		cause = s.leg.facts.cause
-	}
-	if cause == causeTimeLimit {
-		return ReasonTimeLimit
-	}
-	return ReasonCalleeHangup
-}
-
-// microTime reads FreeSWITCH's microseconds since 1970; 0 and nonsense are the zero time.
-func microTime(s string) time.Time {
-	us := int64(number(s))
-	if us <= 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
 }

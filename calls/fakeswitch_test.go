@@ -275,16 +275,47 @@ func (f *fakeSwitch) SetVariable(_ context.Context, channel, name, value string)
 	return f.do(command{verb: "setvar", channel: channel, args: name + "=" + value}, func() error { return nil })
 }
 
+func (f *fakeSwitch) SetRingback(_ context.Context, channel string, ringback esl.Ringback) error {
+	return f.do(command{verb: "ringback", channel: channel, args: ringback.String()}, func() error { return nil })
+}
+
 func (f *fakeSwitch) SchedHangup(_ context.Context, channel string, after time.Duration, cause string) error {
 	return f.do(command{verb: "sched_hangup", channel: channel, args: after.String() + " " + cause}, func() error { return nil })
 }
 
-func (f *fakeSwitch) RecordStart(_ context.Context, channel, path string) error {
-	return f.do(command{verb: "record_start", channel: channel, args: path}, func() error { return nil })
+func (f *fakeSwitch) RecordStartWith(_ context.Context, channel, path string, o esl.RecordOptions) error {
+	args := path
+	if o.Stereo {
+		args += " stereo"
+	}
+	if o.ReadOnly {
+		args += " read"
+	}
+	return f.do(command{verb: "record_start", channel: channel, args: args}, func() error { return nil })
+}
+
+func (f *fakeSwitch) record(verb, channel, path string) error {
+	return f.do(command{verb: "record_" + verb, channel: channel, args: path}, func() error { return nil })
 }
 
 func (f *fakeSwitch) RecordStop(_ context.Context, channel, path string) error {
-	return f.do(command{verb: "record_stop", channel: channel, args: path}, func() error { return nil })
+	return f.record("stop", channel, path)
+}
+
+func (f *fakeSwitch) RecordPause(_ context.Context, channel, path string) error {
+	return f.record("pause", channel, path)
+}
+
+func (f *fakeSwitch) RecordResume(_ context.Context, channel, path string) error {
+	return f.record("resume", channel, path)
+}
+
+func (f *fakeSwitch) RecordMask(_ context.Context, channel, path string) error {
+	return f.record("mask", channel, path)
+}
+
+func (f *fakeSwitch) RecordUnmask(_ context.Context, channel, path string) error {
+	return f.record("unmask", channel, path)
 }
 
 func (f *fakeSwitch) Exists(_ context.Context, channel string) (bool, error) {

@@ -120,6 +120,9 @@ func (s *session) finish() error {
 			return err
 		}
 	}
+	if err := s.clearLegs(); err != nil {
+		return err
+	}
 	end := s.conclude()
 	now := s.m.cfg.Now()
 	tapes := s.closeTapes(now)

@@ -335,25 +335,40 @@ const (
 
 // fail is skip with a code of its own.
 func (s *session) fail(action actions.Action, code, field, message string) error {
-	data := map[string]any{"code": code, "index": s.flow.index, "action": action.Verb(), "message": message}
+	return s.tellFailure(action.Verb(), action.Meta().ID, code, field, message)
+}
+
+// failVerb is skip for the action at the cursor, where only its verb is at hand.
+func (s *session) failVerb(verb, field, message string) error {
+	return s.tellFailure(verb, s.flow.list[s.flow.index].Meta().ID, codeActionFailed, field, message)
+}
+
+func (s *session) tellFailure(verb, id, code, field, message string) error {
+	data := map[string]any{"code": code, "index": s.flow.index, "action": verb, "message": message}
 	if field != "" {
 		data["field"] = field
 	}
-	if id := action.Meta().ID; id != "" {
+	if id != "" {
 		data["id"] = id
 	}
 	return s.tell("call.error", data)
 }
 
 // begin stores that the action at the cursor is about to run on the switch under a new Event-UUID, which it returns.
-func (s *session) begin() (string, error) {
+func (s *session) begin() (string, error) { return s.beginWith(nil) }
+
+// beginWith is begin with something else that belongs in the same transaction.
+func (s *session) beginWith(also func(ctx context.Context, tx *models.Store, call *models.Call) error) (string, error) {
 	id := esl.NewEventUUID()
 	if s.until != nil {
 		return id, nil // a wait action: the cursor stays where the call's list is
 	}
 	err := s.change("cursor", func(ctx context.Context, tx *models.Store, call *models.Call) error {
 		call.Cursor = models.Cursor{List: s.flow.raw, Index: s.flow.index, EventUUID: id, Begun: true, Request: call.Cursor.Request}
-		return tx.UpdateCall(ctx, call, "cursor", "variables")
+		if err := tx.UpdateCall(ctx, call, "cursor", "variables"); err != nil || also == nil {
+			return err
+		}
+		return also(ctx, tx, call)
 	})
 	return id, err
 }

@@ -78,7 +78,12 @@ func digitsOutcome(a *actions.Gather, digits, key string) string {
 
 // prompt turns say and play actions into one prompt that digits interrupt. failed says that a file could not be had, which
 // was told.
-func (s *session) prompt(a *actions.Gather, list []actions.Action, field string) (heard esl.Prompt, failed bool, err error) {
+func (s *session) prompt(a actions.Action, list []actions.Action, field string) (heard esl.Prompt, failed bool, err error) {
+	return s.promptFor(a.Verb(), list, field)
+}
+
+// promptFor is prompt for the action of that verb at the cursor.
+func (s *session) promptFor(verb string, list []actions.Action, field string) (heard esl.Prompt, failed bool, err error) {
 	var parts []esl.Prompt
 	for _, action := range list {
 		switch part := action.(type) {
@@ -96,7 +101,7 @@ func (s *session) prompt(a *actions.Gather, list []actions.Action, field string)
 				return esl.Prompt{}, false, err
 			}
 			if failure != nil {
-				return esl.Prompt{}, true, s.skip(a, field, failure.Error())
+				return esl.Prompt{}, true, s.failVerb(verb, field, failure.Error())
 			}
 			for range max(1, part.Loop) {
 				for _, file := range files {
@@ -135,10 +140,15 @@ func (s *session) setPromptVariables(heard esl.Prompt, voice string) error {
 
 // voiceOf is the voice of a prompt: that of its first text which names one. A prompt has one voice.
 func (s *session) voiceOf(a *actions.Gather) string {
-	for _, action := range slices.Concat(a.Prompt, a.InvalidPrompt) {
+	return firstVoice(slices.Concat(a.Prompt, a.InvalidPrompt), s.m.cfg.Voice)
+}
+
+// firstVoice is the first voice that a list names, or the fallback.
+func firstVoice(list []actions.Action, fallback string) string {
+	for _, action := range list {
 		if say, ok := action.(*actions.Say); ok && say.Voice != "" {
 			return say.Voice
 		}
 	}
-	return s.m.cfg.Voice
+	return fallback
 }

@@ -67,7 +67,7 @@ func (n *node) lastSeen() time.Time {
 // HandleEvent routes an event to its session, and a parked inbound leg that nobody knows to a new one. It never blocks.
 func (n *node) HandleEvent(ev *esl.Event) {
 	switch ev.Name() {
-	case eventProgress, eventProgressMedia, eventAnswer, eventPark, eventExecuteComplete, eventHangupComplete, eventDTMF, eventRecordStop, eventCustom, eventBridge, eventUnbridge:
+	case eventProgress, eventProgressMedia, eventAnswer, eventPark, eventExecuteComplete, eventHangupComplete, eventBridge, eventUnbridge, eventDTMF, eventRecordStop, eventCustom:
 	default:
 		return
 	}

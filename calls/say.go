@@ -27,6 +27,10 @@ func (s *session) doSay(a *actions.Say) (outcome, error) {
 		if err != nil {
 			return outcome{}, err
 		}
+		if s.interrupted() {
+			result["outcome"] = reasonInterrupted
+			break
+		}
 		if digit := done.Variable(terminatorUsed); a.BargeIn && digit != "" {
 			result["outcome"], result["digit"] = "interrupted", digit
 			break

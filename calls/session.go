@@ -49,14 +49,15 @@ type session struct {
 	jobErr  error
 	stopJob func()
 
-	asked *intent      // why we end the call
-	ended bool         // the channel is gone
-	facts hangupFacts  // what the switch said about it
-	lost  bool         // the node is gone, and nobody said anything
-	kills int          // how often we tried to end the channel
-	later *intent      // a hangup that an action scheduled on the switch
-	leg   *dialedLeg   // the other party while a dial runs
-	tapes []*recording // recordings that have not ended
+	asked  *intent          // why we end the call
+	ended  bool             // the channel is gone
+	facts  hangupFacts      // what the switch said about it
+	lost   bool             // the node is gone, and nobody said anything
+	kills  int              // how often we tried to end the channel
+	later  *intent          // a hangup that an action scheduled on the switch
+	legs   map[string]*leg  // other parties, by channel; those that have ended too, until their dial is over
+	onJoin func(*leg) error // what a dial does when a party is joined
+	tapes  []*recording     // recordings that have not ended
 
 	flow        flow
 	replacement *directive       // the list that live control wants run instead, until the flow takes it
@@ -79,7 +80,7 @@ type session struct {
 }
 
 func newSession(n *node, channel string) *session {
-	return &session{m: n.m, node: n, channel: channel, box: newMailbox(channel), log: n.log.With("channel", channel)}
+	return &session{m: n.m, node: n, channel: channel, box: newMailbox(channel), legs: map[string]*leg{}, log: n.log.With("channel", channel)}
 }
 
 // setCall gives the session its call.
@@ -91,6 +92,11 @@ func (s *session) setCall(call *models.Call) {
 // run is the life of the call, from registration to the terminal event. The caller has registered the session.
 func (s *session) run() {
 	defer s.m.forget(s)
+	defer func() {
+		for channel := range s.legs {
+			s.m.forgetLeg(channel)
+		}
+	}()
 	defer func() {
 		if s.stopJob != nil {
 			s.stopJob()
@@ -219,8 +225,7 @@ func (s *session) handle(m message) error {
 
 func (s *session) handleEvent(ev *esl.Event) error {
 	if ev.ChannelID() != s.channel {
-		s.handleLeg(ev)
-		return nil
+		return s.handleLeg(ev)
 	}
 	switch ev.Name() {
 	case eventProgress, eventProgressMedia:
@@ -229,11 +234,19 @@ func (s *session) handleEvent(ev *esl.Event) error {
 		return s.handleAnswer(ev.Time())
 	case eventPark:
 		s.parked, s.reparked = true, true
-	case eventBridge, eventUnbridge:
+	case eventUnbridge:
 		s.handleBridge(ev)
 	case eventExecuteComplete:
 		if id := ev.Get("Application-UUID"); id != "" && (id == s.running || id == s.marker) {
 			s.completed = ev
+		}
+	case eventBridge:
+		s.handleBridge(ev)
+		if l := s.legs[ev.Get("Other-Leg-Unique-ID")]; l != nil {
+			s.joinLeg(l, ev.Time())
+			if s.onJoin != nil {
+				return s.onJoin(l)
+			}
 		}
 	case eventDTMF:
 		return s.handleDTMF(ev)
@@ -261,7 +274,7 @@ func (s *session) handleAnswer(at time.Time) error {
 	if err := s.move(onAnswer, func(call *models.Call) { call.AnsweredAt = &at }); err != nil {
 		return err
 	}
-	if s.leg != nil {
+	if !s.legsEnded() {
 		// A dialled party answered it, not we.
 		if err := s.capCall(0); err != nil {
 			return err

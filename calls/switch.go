@@ -15,11 +15,11 @@ const (
 	eventPark            = "CHANNEL_PARK"
 	eventExecuteComplete = "CHANNEL_EXECUTE_COMPLETE"
 	eventHangupComplete  = "CHANNEL_HANGUP_COMPLETE"
+	eventBridge          = "CHANNEL_BRIDGE"
+	eventUnbridge        = "CHANNEL_UNBRIDGE"
 	eventDTMF            = "DTMF"
 	eventRecordStop      = "RECORD_STOP"
 	eventCustom          = "CUSTOM"
-	eventBridge          = "CHANNEL_BRIDGE"
-	eventUnbridge        = "CHANNEL_UNBRIDGE"
 )
 
 // Switch is what this package asks of a media node. *esl.Node is one. Every method may return esl.ErrDown while the node
@@ -40,9 +40,15 @@ type Switch interface {
 	// Break interrupts what a channel plays.
 	Break(ctx context.Context, channel string) error
 	SetVariable(ctx context.Context, channel, name, value string) error
+	// SetRingback says what a channel hears during its next bridge until that is answered.
+	SetRingback(ctx context.Context, channel string, ringback esl.Ringback) error
 	SchedHangup(ctx context.Context, channel string, after time.Duration, cause string) error
-	RecordStart(ctx context.Context, channel, path string) error
+	RecordStartWith(ctx context.Context, channel, path string, options esl.RecordOptions) error
 	RecordStop(ctx context.Context, channel, path string) error
+	RecordPause(ctx context.Context, channel, path string) error
+	RecordResume(ctx context.Context, channel, path string) error
+	RecordMask(ctx context.Context, channel, path string) error
+	RecordUnmask(ctx context.Context, channel, path string) error
 	// BridgeChannels connects two channels that are parked or busy; what they run ends.
 	BridgeChannels(ctx context.Context, channel, other string) error
 	// ConferenceKick takes a member out of a room and leaves its channel; the other methods on rooms do what they say.

@@ -276,6 +276,17 @@ func (s *Store) ActiveOutboundTrunk(ctx context.Context, customerID string) (*Tr
 	return s.takeTrunk(query, "active outbound trunk of customer %q", customerID)
 }
 
+// ActiveOutboundTrunks returns all active outbound trunks of a customer, in the order in which they are tried: oldest first.
+func (s *Store) ActiveOutboundTrunks(ctx context.Context, customerID string) ([]Trunk, error) {
+	var rows []trunkRow
+	err := s.read(ctx).Where("customer_id = ? AND direction = ? AND is_active AND deleted_at IS NULL", customerID, Outbound).
+		Order("created_at, id").Find(&rows).Error
+	if err != nil {
+		return nil, explain(err, "active outbound trunks of customer %q", customerID)
+	}
+	return s.openTrunks(rows)
+}
+
 // InboundTrunkByAddress returns the active inbound trunk whose address or network holds ip, or ErrNotFound. Networks of
 // trunks never overlap, so there is at most one.
 func (s *Store) InboundTrunkByAddress(ctx context.Context, ip netip.Addr) (*Trunk, error) {

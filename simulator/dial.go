@@ -98,6 +98,7 @@ func (g *stage) talk(channelID string, p *party, how *Dial) []string {
 	g.clock.pass(3 * time.Second)
 	g.answer(p.channel)
 	g.answer(channelID)
+	g.event("CHANNEL_BRIDGE", channelID, "Other-Leg-Unique-ID", p.channel)
 	g.clock.pass(duration(how.Seconds))
 	if how.EndedBy == "caller" {
 		g.leave(channelID)

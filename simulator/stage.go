@@ -243,6 +243,11 @@ func (g *stage) SetVariable(_ context.Context, channelID, name, value string) er
 	return nil
 }
 
+// SetRingback implements calls.Switch.
+func (g *stage) SetRingback(_ context.Context, channelID string, ringback esl.Ringback) error {
+	return g.sent(channelID, "api uuid_setvar ringback %s", ringback)
+}
+
 // SchedHangup implements calls.Switch.
 func (g *stage) SchedHangup(_ context.Context, channelID string, after time.Duration, cause string) error {
 	if err := g.sent(channelID, "api sched_hangup +%d %s", int(after/time.Second), cause); err != nil {
@@ -269,14 +274,37 @@ func (g *stage) capped(channelID string) bool {
 	return up
 }
 
-// RecordStart implements calls.Switch.
-func (g *stage) RecordStart(_ context.Context, channelID, file string) error {
-	return g.sent(channelID, "api uuid_record start %s", baseName(file))
+// RecordStartWith implements calls.Switch. Background recordings of a simulation are silent files.
+func (g *stage) RecordStartWith(_ context.Context, channelID, file string, _ esl.RecordOptions) error {
+	if err := g.sent(channelID, "api uuid_record start %s", baseName(file)); err != nil {
+		return err
+	}
+	return writeSilence(file, time.Second)
 }
 
 // RecordStop implements calls.Switch.
 func (g *stage) RecordStop(_ context.Context, channelID, file string) error {
 	return g.sent(channelID, "api uuid_record stop %s", baseName(file))
+}
+
+// RecordPause implements calls.Switch.
+func (g *stage) RecordPause(_ context.Context, channelID, file string) error {
+	return g.sent(channelID, "api uuid_record pause %s", baseName(file))
+}
+
+// RecordResume implements calls.Switch.
+func (g *stage) RecordResume(_ context.Context, channelID, file string) error {
+	return g.sent(channelID, "api uuid_record resume %s", baseName(file))
+}
+
+// RecordMask implements calls.Switch.
+func (g *stage) RecordMask(_ context.Context, channelID, file string) error {
+	return g.sent(channelID, "api uuid_record mask %s", baseName(file))
+}
+
+// RecordUnmask implements calls.Switch.
+func (g *stage) RecordUnmask(_ context.Context, channelID, file string) error {
+	return g.sent(channelID, "api uuid_record unmask %s", baseName(file))
 }
 
 // Exists implements calls.Switch.
