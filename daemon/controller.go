@@ -84,6 +84,7 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 
 	syncer, err := dialplan.NewSyncer(dialplan.Config{
 		Store: c.store, Providers: c.cfg.Providers, Profile: c.cfg.SIPProfile, Logger: c.logger.With("part", "dialplan"),
+		OnRegistration: tellRegistration,
 	})
 	if err != nil {
 		return fmt.Errorf("dialplan: %w", err)

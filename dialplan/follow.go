@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"tandem/models"
 )
 
 // pollsPerCompare is how many polls may trust that nobody else changed a node's files.
@@ -100,6 +102,9 @@ func (s *Syncer) syncAll(ctx context.Context) time.Duration {
 			defer cancel()
 			report, err := n.sync(ctx, rendering)
 			s.tellReport(ctx, report, err)
+			if err == nil && !report.Pending {
+				s.statuses.sync(n.id, s.store.Now())
+			}
 			s.poll(ctx, n)
 		})
 	}
@@ -171,7 +176,7 @@ func (s *Syncer) record(ctx context.Context) {
 
 // recordOnce writes what waits; what cannot be written waits for the next report or poll.
 func (s *Syncer) recordOnce(ctx context.Context) {
-	lost, statuses := s.statuses.take()
+	lost, reports := s.statuses.take()
 	for node, at := range lost {
 		if err := s.store.DropGatewayStatuses(ctx, node, at); err != nil {
 			s.statuses.notDropped(node, at)
@@ -180,15 +185,25 @@ func (s *Syncer) recordOnce(ctx context.Context) {
 			}
 		}
 	}
-	if len(statuses) == 0 {
+	s.recordReports(ctx, reports)
+	for node, at := range s.statuses.takeSynced() {
+		if err := s.store.EndRegistrations(ctx, node, at, s.announce); err != nil && ctx.Err() == nil {
+			// The next complete synchronisation looks again.
+			s.logger.Error("registrations of inactive trunks not ended", "node_id", node, "error", err)
+		}
+	}
+}
+
+func (s *Syncer) recordReports(ctx context.Context, reports []models.GatewayReport) {
+	if len(reports) == 0 {
 		return
 	}
-	if err := s.store.SaveGatewayStatus(ctx, statuses); err != nil {
-		s.statuses.failed(statuses)
+	if err := s.store.RecordGateways(ctx, reports, s.announce); err != nil {
+		s.statuses.failed(reports)
 		if ctx.Err() == nil {
 			s.logger.Error("gateway status not saved", "error", err)
 		}
 		return
 	}
-	s.statuses.written(statuses)
+	s.statuses.written(reports)
 }

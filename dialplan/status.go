@@ -14,22 +14,42 @@ const statusRefresh = 5 * time.Minute
 
 type gatewayKey struct{ node, trunk string }
 
+// registration tells what the state of a gateway (mod_sofia.c, sofia_state_names) means: nil where that is open. To renew a
+// registration the switch goes from REGED through UNREGED, TRYING and REGISTER back to REGED (sofia_reg.c,
+// sofia_reg_check_gateway), and a gateway that is changed through UNREGISTER and DOWN before that, so none of these is an end
+// by itself. What cannot register reaches FAILED, from TRYING by way of TIMEOUT.
+func registration(state string) *bool {
+	registered := state == "REGED"
+	switch state {
+	case "REGED", "FAILED", "FAIL_WAIT", "EXPIRED", "TIMEOUT", "NOREG":
+		return &registered
+	default:
+		return nil
+	}
+}
+
 // statusBook gathers what switches say of gateways until it is written, and drops what is known already.
 type statusBook struct {
 	mu      sync.Mutex
 	gateway map[string]string // gateway name to trunk ID, of the last rendering
 	known   map[gatewayKey]models.GatewayStatus
-	waiting map[gatewayKey]models.GatewayStatus
+	waiting map[gatewayKey]models.GatewayReport
+	// lapse is how long polls must find a gateway between two states until its registration counts as ended; open is since when
+	// they did, and the zero time once that was reported.
+	lapse time.Duration
+	open  map[gatewayKey]time.Time
+	// synced are the nodes that have what the database says since it was last written.
+	synced map[string]time.Time
 	// away is when each node was last lost: what was said up to then holds no more. lost are those of which the database has
 	// not been told yet.
 	away map[string]time.Time
 	lost map[string]time.Time
 }
 
-func newStatusBook() *statusBook {
+func newStatusBook(lapse time.Duration) *statusBook {
 	return &statusBook{
-		known: map[gatewayKey]models.GatewayStatus{}, waiting: map[gatewayKey]models.GatewayStatus{},
-		away: map[string]time.Time{}, lost: map[string]time.Time{},
+		known: map[gatewayKey]models.GatewayStatus{}, waiting: map[gatewayKey]models.GatewayReport{},
+		lapse: lapse, open: map[gatewayKey]time.Time{}, synced: map[string]time.Time{}, away: map[string]time.Time{}, lost: map[string]time.Time{},
 	}
 }
 
@@ -44,6 +64,7 @@ func (b *statusBook) setGateways(gateways map[string]string) {
 	for key := range b.known {
 		if !current[key.trunk] {
 			delete(b.known, key)
+			delete(b.open, key)
 		}
 	}
 }
@@ -62,9 +83,10 @@ func (b *statusBook) report(node, gateway, state, status string, at time.Time) b
 	if trunk == "" || state == "" {
 		return false
 	}
-	return b.add(models.GatewayStatus{
+	said := models.GatewayStatus{
 		NodeID: node, TrunkID: trunk, State: state, Status: status, PingMS: b.known[gatewayKey{node, trunk}].PingMS, UpdatedAt: at,
-	})
+	}
+	return b.add(models.GatewayReport{GatewayStatus: said, Registered: registration(state)})
 }
 
 // polled takes what a poll found.
@@ -72,25 +94,61 @@ func (b *statusBook) polled(statuses []models.GatewayStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, status := range statuses {
-		b.add(status)
+		report := models.GatewayReport{GatewayStatus: status, Registered: registration(status.State)}
+		if report.Registered == nil && b.lapsed(status) {
+			report.Registered = new(bool)
+		}
+		b.add(report)
 	}
 }
 
-func (b *statusBook) add(status models.GatewayStatus) bool {
-	key := gatewayKey{status.NodeID, status.TrunkID}
+// lapsed tells, once, that polls found a gateway between two states for too long to be a renewal.
+func (b *statusBook) lapsed(status models.GatewayStatus) bool {
 	if b.outdated(status) {
 		return false
 	}
-	if waiting, found := b.waiting[key]; found && waiting.UpdatedAt.After(status.UpdatedAt) {
+	key := gatewayKey{status.NodeID, status.TrunkID}
+	since, found := b.open[key]
+	switch {
+	case !found:
+		b.open[key] = status.UpdatedAt
+		return false
+	case since.IsZero() || status.UpdatedAt.Sub(since) < b.lapse:
+		return false
+	default:
+		b.open[key] = time.Time{}
+		return true
+	}
+}
+
+func (b *statusBook) add(report models.GatewayReport) bool {
+	key := gatewayKey{report.NodeID, report.TrunkID}
+	if b.outdated(report.GatewayStatus) {
 		return false
 	}
+	waiting, unwritten := b.waiting[key]
+	if unwritten && waiting.UpdatedAt.After(report.UpdatedAt) {
+		return false
+	}
+	if registration(report.State) != nil {
+		delete(b.open, key)
+	}
+	if unwritten && report.Registered == nil {
+		report.Registered = waiting.Registered // what it says of the registration still holds
+	}
 	known, found := b.known[key]
-	if found && known.State == status.State && known.Status == status.Status && status.UpdatedAt.Sub(known.UpdatedAt) < statusRefresh {
+	if found && unchanged(known, report) {
 		delete(b.waiting, key)
 		return false
 	}
-	b.waiting[key] = status
+	b.waiting[key] = report
 	return true
+}
+
+// unchanged tells whether the database has the report already. One that says what its state does not is always news.
+func unchanged(known models.GatewayStatus, report models.GatewayReport) bool {
+	return known.State == report.State && known.Status == report.Status && report.UpdatedAt.Sub(known.UpdatedAt) < statusRefresh &&
+		(report.Registered == nil || registration(report.State) != nil)
 }
 
 // outdated tells whether the node was lost after it said so: it said it to a poll that was going on, or it is being written.
@@ -100,42 +158,65 @@ func (b *statusBook) outdated(status models.GatewayStatus) bool {
 }
 
 // take empties the book for writing: nodes that were lost, and when, and what was said since.
-func (b *statusBook) take() (map[string]time.Time, []models.GatewayStatus) {
+func (b *statusBook) take() (map[string]time.Time, []models.GatewayReport) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	statuses := make([]models.GatewayStatus, 0, len(b.waiting))
-	for _, status := range b.waiting {
-		statuses = append(statuses, status)
+	reports := make([]models.GatewayReport, 0, len(b.waiting))
+	for _, report := range b.waiting {
+		reports = append(reports, report)
 	}
 	clear(b.waiting)
-	slices.SortFunc(statuses, func(a, b models.GatewayStatus) int { return a.UpdatedAt.Compare(b.UpdatedAt) })
+	slices.SortFunc(reports, func(a, b models.GatewayReport) int { return a.UpdatedAt.Compare(b.UpdatedAt) })
 	lost := b.lost
 	b.lost = map[string]time.Time{}
-	return lost, statuses
+	return lost, reports
 }
 
 // written notes what the database holds now.
-func (b *statusBook) written(statuses []models.GatewayStatus) {
+func (b *statusBook) written(reports []models.GatewayReport) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, status := range statuses {
-		if b.outdated(status) {
+	for _, report := range reports {
+		if b.outdated(report.GatewayStatus) {
 			continue
 		}
-		b.known[gatewayKey{status.NodeID, status.TrunkID}] = status
+		b.known[gatewayKey{report.NodeID, report.TrunkID}] = report.GatewayStatus
 	}
 }
 
-// failed puts back what could not be written, unless something newer has come.
-func (b *statusBook) failed(statuses []models.GatewayStatus) {
+// failed puts back what could not be written, unless something newer has come. What it says of the registration is news that
+// a newer report may leave open.
+func (b *statusBook) failed(reports []models.GatewayReport) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, status := range statuses {
-		key := gatewayKey{status.NodeID, status.TrunkID}
-		if _, newer := b.waiting[key]; !newer && !b.outdated(status) {
-			b.waiting[key] = status
+	for _, report := range reports {
+		key := gatewayKey{report.NodeID, report.TrunkID}
+		newer, found := b.waiting[key]
+		switch {
+		case b.outdated(report.GatewayStatus):
+		case !found:
+			b.waiting[key] = report
+		case newer.Registered == nil:
+			newer.Registered = report.Registered
+			b.waiting[key] = newer
 		}
 	}
+}
+
+// sync notes that a node has what the database says.
+func (b *statusBook) sync(node string, at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.synced[node] = at
+}
+
+// takeSynced returns the nodes of which sync was noted, and when, and forgets it.
+func (b *statusBook) takeSynced() map[string]time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	synced := b.synced
+	b.synced = map[string]time.Time{}
+	return synced
 }
 
 // lose takes back all that a node has said: its switch is away.
@@ -169,4 +250,10 @@ func (b *statusBook) forget(node string) {
 			delete(b.waiting, key)
 		}
 	}
+	for key := range b.open {
+		if key.node == node {
+			delete(b.open, key)
+		}
+	}
+	delete(b.synced, node)
 }

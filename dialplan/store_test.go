@@ -37,7 +37,9 @@ func TestSyncFromTheDatabase(t *testing.T) {
 		require.ElementsMatch(t, []string{entryPath, sourcePath, gatewayPath(trunk.GatewayName), shardPath(shardOf(did.NumberE164))}, report.Written)
 		require.False(t, sync().Changed())
 
-		require.NoError(t, s.store.SaveGatewayStatus(t.Context(), []models.GatewayStatus{{NodeID: node.ID, TrunkID: trunk.ID, State: "REGED", Status: "UP"}}))
+		require.NoError(t, s.store.RecordGateways(t.Context(), []models.GatewayReport{
+			{GatewayStatus: models.GatewayStatus{NodeID: node.ID, TrunkID: trunk.ID, State: "REGED", Status: "UP"}},
+		}, nil))
 		statuses, err := store.GatewayStatuses(t.Context(), []string{trunk.ID})
 		require.NoError(t, err)
 		require.Equal(t, "REGED", statuses[trunk.ID].State)

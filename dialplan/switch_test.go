@@ -85,6 +85,9 @@ type fakeStore struct {
 	dids   []models.DID
 	err    error
 	saved  []models.GatewayStatus
+	// reported is what was saved, with what it says of registrations; ended are the nodes whose inactive trunks were looked for.
+	reported []models.GatewayReport
+	ended    []string
 	// dropped are the nodes whose statuses were dropped.
 	dropped []string
 	onSave  func()
@@ -124,7 +127,7 @@ func (f *fakeStore) RoutingRevision(context.Context) (string, error) {
 	return fmt.Sprint(f.trunks, f.dids), f.err
 }
 
-func (f *fakeStore) SaveGatewayStatus(_ context.Context, statuses []models.GatewayStatus) error {
+func (f *fakeStore) RecordGateways(_ context.Context, reports []models.GatewayReport, _ models.OnRegistration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
@@ -133,8 +136,18 @@ func (f *fakeStore) SaveGatewayStatus(_ context.Context, statuses []models.Gatew
 	if f.onSave != nil {
 		f.onSave()
 	}
-	f.saved = append(f.saved, statuses...)
+	for _, report := range reports {
+		f.saved = append(f.saved, report.GatewayStatus)
+		f.reported = append(f.reported, report)
+	}
 	return nil
+}
+
+func (f *fakeStore) EndRegistrations(_ context.Context, nodeID string, _ time.Time, _ models.OnRegistration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = append(f.ended, nodeID)
+	return f.err
 }
 
 func (f *fakeStore) DropGatewayStatuses(_ context.Context, nodeID string, until time.Time) error {

@@ -23,7 +23,8 @@ type Store interface {
 	AllTrunks(ctx context.Context) ([]models.Trunk, error)
 	AllDIDs(ctx context.Context, fn func([]models.DID) error) error
 	RoutingRevision(ctx context.Context) (string, error)
-	SaveGatewayStatus(ctx context.Context, statuses []models.GatewayStatus) error
+	RecordGateways(ctx context.Context, reports []models.GatewayReport, changed models.OnRegistration) error
+	EndRegistrations(ctx context.Context, nodeID string, at time.Time, changed models.OnRegistration) error
 	DropGatewayStatuses(ctx context.Context, nodeID string, until time.Time) error
 	Now() time.Time
 }
@@ -37,6 +38,9 @@ type Config struct {
 	Coalesce  time.Duration // how long changes gather before they are applied; 200 ms when zero
 	Poll      time.Duration // how often database and gateways are looked at unasked, and every tenth time the files; 30 s when zero
 	Timeout   time.Duration // limit of one synchronisation of one node; 2 min when zero
+	// OnRegistration is called in the transaction that stores that a trunk registered at a node, or that its registration there
+	// ended. It may run more than once for a change that is stored once.
+	OnRegistration models.OnRegistration
 }
 
 // Syncer keeps the nodes' files and their switches as the database says.
@@ -49,6 +53,7 @@ type Syncer struct {
 	interval  time.Duration
 	timeout   time.Duration
 	statuses  *statusBook
+	announce  models.OnRegistration
 	refused   *ledger
 	changed   chan struct{}
 	reported  chan struct{}
@@ -77,10 +82,16 @@ func NewSyncer(cfg Config) (*Syncer, error) {
 		return nil, fmt.Errorf("dialplan: Config.Providers: %w", err)
 	}
 	logger := cmp.Or(cfg.Logger, slog.Default())
+	interval := cmp.Or(cfg.Poll, 30*time.Second)
+	announce := cfg.OnRegistration
+	if announce == nil {
+		announce = func(context.Context, *models.Store, models.RegistrationChange) error { return nil }
+	}
 	return &Syncer{
 		store: cfg.Store, providers: slices.Clone(cfg.Providers), profile: profile, logger: logger,
-		coalesce: cmp.Or(cfg.Coalesce, 200*time.Millisecond), interval: cmp.Or(cfg.Poll, 30*time.Second), timeout: cmp.Or(cfg.Timeout, 2*time.Minute),
-		statuses: newStatusBook(), refused: newLedger(logger),
+		coalesce: cmp.Or(cfg.Coalesce, 200*time.Millisecond), interval: interval, timeout: cmp.Or(cfg.Timeout, 2*time.Minute),
+		// Polls come a little early or late.
+		statuses: newStatusBook(interval * 3 / 4), announce: announce, refused: newLedger(logger),
 		changed: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 		nodes: map[string]*node{},
 	}, nil

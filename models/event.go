@@ -61,7 +61,13 @@ func (s *Store) AppendSubjectEvent(ctx context.Context, event *Event, always boo
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *event
 		row.CallID = ""
-		app, err := tx.Application(ctx, row.CustomerID, row.ApplicationID)
+		var kinds []byte
+		err := tx.read(ctx).Raw("SELECT event_kinds FROM applications WHERE id = ? AND customer_id = ? AND deleted_at IS NULL",
+			row.ApplicationID, row.CustomerID).Row().Scan(&kinds)
+		if err != nil {
+			return explain(err, "append event %s of %q: application %q", row.Type, row.SubjectID, row.ApplicationID)
+		}
+		wanted, err := wantedOf(kinds, row.Type)
 		if err != nil {
 			return fmt.Errorf("append event %s of %q: %w", row.Type, row.SubjectID, err)
 		}
@@ -72,7 +78,7 @@ func (s *Store) AppendSubjectEvent(ctx context.Context, event *Event, always boo
 		if err != nil {
 			return explain(err, "number event %s of %q", row.Type, row.SubjectID)
 		}
-		if err := tx.journal(ctx, &row, body, always || Wanted(app.EventKinds, row.Type)); err != nil {
+		if err := tx.journal(ctx, &row, body, always || wanted); err != nil {
 			return err
 		}
 		*event = row

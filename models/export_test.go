@@ -23,6 +23,24 @@ func Write(ctx context.Context, s *Store, statement string, args ...any) error {
 	return s.InTx(ctx, func(tx *Store) error { return tx.write(ctx).Exec(statement, args...).Error })
 }
 
+// MigrateTo brings the schema to a version, up or down.
+func MigrateTo(ctx context.Context, s *Store, version int64) error {
+	provider, err := s.migrator()
+	if err != nil {
+		return err
+	}
+	current, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if version < current {
+		_, err = provider.DownTo(ctx, version)
+	} else {
+		_, err = provider.UpTo(ctx, version)
+	}
+	return err
+}
+
 // Reader gives tests the pool of readers.
 func Reader(s *Store) *gorm.DB { return s.reader }
 

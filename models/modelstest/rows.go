@@ -83,3 +83,13 @@ func Call(t testing.TB, s *models.Store, app *models.Application) *models.Call {
 	require.NoError(t, s.CreateCall(t.Context(), call))
 	return call
 }
+
+// Node creates an active node.
+func Node(t testing.TB, s *models.Store) *models.Node {
+	t.Helper()
+	node := &models.Node{
+		Name: fmt.Sprintf("node-%d", Serial()), ESLAddr: "127.0.0.1:8021", Password: "an ESL password of the tests", ConfDir: t.TempDir(), IsActive: true,
+	}
+	require.NoError(t, s.CreateNode(t.Context(), node))
+	return node
+}
