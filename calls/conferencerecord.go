@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"tandem/actions"
 	"tandem/esl"
 )
 
@@ -14,7 +15,7 @@ import (
 
 // recordRoom records the room from now on. A recording that cannot begin is told as failed; the conference goes on.
 func (s *session) recordRoom(r *room) error {
-	tape, err := s.newRecording()
+	tape, err := s.newTape(actions.FormatWAV, mono)
 	if err != nil {
 		s.log.Error("conference not recorded", "error", err)
 		return s.tell("recording.failed", map[string]any{"message": "the recording could not be started"})
