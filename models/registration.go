@@ -33,17 +33,17 @@ func (s *Store) RecordGateways(ctx context.Context, reports []GatewayReport, cha
 		return nil
 	}
 	return s.InTx(ctx, func(tx *Store) error {
-		statuses := make([]GatewayStatus, 0, len(reports))
-		for i := range reports {
-			statuses = append(statuses, reports[i].GatewayStatus)
-		}
-		if err := tx.SaveGatewayStatus(ctx, statuses); err != nil {
-			return err
-		}
 		// One order of locks for all processes.
 		ordered := slices.SortedStableFunc(slices.Values(reports), func(a, b GatewayReport) int {
 			return cmp.Or(cmp.Compare(a.TrunkID, b.TrunkID), cmp.Compare(a.NodeID, b.NodeID))
 		})
+		statuses := make([]GatewayStatus, len(ordered))
+		for i := range ordered {
+			statuses[i] = ordered[i].GatewayStatus
+		}
+		if err := tx.SaveGatewayStatus(ctx, statuses); err != nil {
+			return err
+		}
 		for i := range ordered {
 			if ordered[i].Registered == nil {
 				continue
