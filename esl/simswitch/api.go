@@ -31,6 +31,9 @@ func init() {
 		"uuid_bridge":       (*Switch).uuidBridge,
 		"uuid_transfer":     (*Switch).uuidTransfer,
 		"conference":        (*Switch).conference,
+		"uuid_audio_stream": (*Switch).uuidAudioStream,
+		"avmd":              (*Switch).avmd,
+		"module_exists":     (*Switch).moduleExists,
 		"uuid_send_dtmf":    (*Switch).uuidSendDTMF,
 		"uuid_setvar":       (*Switch).uuidSetvar,
 		"uuid_setvar_multi": (*Switch).uuidSetvarMulti,
@@ -44,7 +47,7 @@ func init() {
 // api runs one API command and returns its output, as switch_api_execute does.
 func (s *Switch) api(name, arg string) string {
 	run, ok := commands[name]
-	if !ok {
+	if !ok || !s.loaded(commandModules, name) {
 		s.log.Warn("API command is not simulated", "command", name)
 		return "-ERR " + name + " Command not found!\n"
 	}

@@ -168,8 +168,10 @@ func (s *Switch) uuidRecord(arg string) string {
 			return "-ERR Cannot stop record session!\n"
 		}
 	case "mask", "unmask", "pause", "resume":
-		s.log.Error("uuid_record action is not simulated", "action", words[1])
-		return "-ERR Cannot " + words[1] + " recording session!\n"
+		verb := strings.ToLower(words[1])
+		if !c.changeRecording(words[2], verb) {
+			return "-ERR Cannot " + verb + " recording session!\n"
+		}
 	default:
 		return usage
 	}

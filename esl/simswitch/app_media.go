@@ -32,22 +32,27 @@ func (c *channel) hungUpRemotely() bool {
 
 // play is switch_ivr_play_file: one file or stream, or several joined with playback_delimiter.
 func (c *channel) play(file string, in input) outcome {
+	return c.playUntil(file, in, nil)
+}
+
+// playUntil is play that also ends, as broken, once something else has happened.
+func (c *channel) playUntil(file string, in input, happened func() bool) outcome {
 	if file == "" {
 		return missing
 	}
 	if delim := c.variable("playback_delimiter"); delim != "" {
 		result := missing
 		for _, part := range separate(file, delim[0], 128) {
-			if result = c.playOne(part, in); result == broken || result == hungUp {
+			if result = c.playOne(part, in, happened); result == broken || result == hungUp {
 				return result
 			}
 		}
 		return result
 	}
-	return c.playOne(file, in)
+	return c.playOne(file, in, happened)
 }
 
-func (c *channel) playOne(file string, in input) outcome {
+func (c *channel) playOne(file string, in input, happened func() bool) outcome {
 	if text, ok := strings.CutPrefix(file, "say:"); ok {
 		return c.speak(c.variable("tts_engine"), c.variable("tts_voice"), text, in)
 	}
@@ -69,7 +74,7 @@ func (c *channel) playOne(file string, in input) outcome {
 	}
 	c.fire(evPlaybackStart, fromPlay, about...)
 	begun := c.sw.clock.now()
-	result := c.wait(length, in)
+	result := c.waitUntil(length, in, happened)
 	played := c.sw.clock.now().Sub(begun)
 	if length >= 0 && (result == finished || played > length) {
 		played = length

@@ -2,6 +2,7 @@ package simswitch
 
 import (
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -12,8 +13,9 @@ type recording struct {
 	limit *task
 	// channels is 2 when each side has its own (RECORD_STEREO).
 	channels int
+	// recorded is the length before begun, which is when it was resumed last.
+	recorded time.Duration
 	paused   bool
-	masked   bool
 }
 
 var (
@@ -126,6 +128,9 @@ func (c *channel) startRecording(path string, seconds int) bool {
 		}
 	}
 	r := &recording{path: path, begun: c.sw.clock.now(), channels: 1}
+	if isTrue(c.variableLocked("RECORD_STEREO")) {
+		r.channels = 2
+	}
 	c.recordings = append(c.recordings, r)
 	if seconds > 0 {
 		r.limit = c.sw.tasks.after(time.Duration(seconds)*time.Second, "", func() { c.stopRecording(path) })
@@ -134,16 +139,40 @@ func (c *channel) startRecording(path string, seconds int) bool {
 	return true
 }
 
-// stopRecording is switch_ivr_stop_record_session.
+// stopRecording is switch_ivr_stop_record_session: one file, or all of them.
 func (c *channel) stopRecording(path string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, r := range c.recordings {
-		if r.path == path || path == "all" {
-			c.recordings = append(c.recordings[:i:i], c.recordings[i+1:]...)
+	var kept []*recording
+	for _, r := range c.recordings {
+		if r.path == path || strings.EqualFold(path, "all") {
 			c.endRecordingLocked(r, "success-maxtime")
-			return true
+		} else {
+			kept = append(kept, r)
 		}
+	}
+	stopped := len(kept) < len(c.recordings)
+	c.recordings = kept
+	return stopped
+}
+
+// changeRecording pauses or masks a recording, or takes that back. A paused recording grows no longer; a masked
+// one holds silence, which simulated recordings do anyway.
+func (c *channel) changeRecording(path, verb string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.recordings {
+		if r.path != path {
+			continue
+		}
+		now := c.sw.clock.now()
+		switch {
+		case verb == "pause" && !r.paused:
+			r.paused, r.recorded = true, r.recorded+now.Sub(r.begun)
+		case verb == "resume" && r.paused:
+			r.paused, r.begun = false, now
+		}
+		return true
 	}
 	return false
 }
@@ -157,7 +186,10 @@ func (c *channel) stopRecordingsLocked() {
 
 func (c *channel) endRecordingLocked(r *recording, completion string) {
 	c.sw.tasks.cancel(r.limit)
-	length := c.sw.clock.now().Sub(r.begun)
+	length := r.recorded
+	if !r.paused {
+		length += c.sw.clock.now().Sub(r.begun)
+	}
 	size, err := writeWAV(r.path, length, r.channels)
 	if err != nil {
 		c.sw.log.Error("cannot write recording", "path", r.path, "channel", c.uuid, "error", err)

@@ -33,6 +33,11 @@ type IncomingCall struct {
 	// TalkFor is how long after the answer the caller keeps talking; after that it is silent, which ends a recording
 	// that has a silence limit.
 	TalkFor time.Duration
+	// Says is what the caller says once answered, as pairs of seconds: of silence, then of speech. It is what wait_for_silence hears.
+	Says []float64
+	// Speech is what a recognizer understands, one text for each time that it listens (play_and_detect_speech), half a second after it
+	// has begun to. A text that begins with < or { is the recognizer's result as it is.
+	Speech []string
 	// SIPHeaders are X- headers of the INVITE; they become variables sip_h_NAME.
 	SIPHeaders map[string]string
 }
@@ -49,6 +54,8 @@ type incomingJSON struct {
 	HangupAfter float64           `json:"hangup_after"`
 	CancelAfter float64           `json:"cancel_after"`
 	TalkFor     float64           `json:"talk_for"`
+	Says        []float64         `json:"says"`
+	Speech      []string          `json:"speech"`
 	SIPHeaders  map[string]string `json:"sip_headers"`
 }
 
@@ -118,6 +125,7 @@ func (s *Switch) CallIn(call IncomingCall) (string, error) {
 		}
 	}
 	c.script = newScript(c)
+	c.says = call.utterances()
 	if err := s.register(c); err != nil {
 		return "", fmt.Errorf("incoming call: %w", err)
 	}
@@ -160,7 +168,7 @@ func (s *Switch) simCall(arg string) string {
 	seconds := func(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
 	uuid, err := s.CallIn(IncomingCall{From: in.From, To: in.To, FromName: in.FromName, SourceIP: in.SourceIP, Digits: in.Digits,
 		DigitsAfter: seconds(in.DigitsAfter), DigitsEvery: seconds(in.DigitsEvery), HangupAfter: seconds(in.HangupAfter),
-		CancelAfter: seconds(in.CancelAfter), TalkFor: seconds(in.TalkFor), SIPHeaders: in.SIPHeaders})
+		CancelAfter: seconds(in.CancelAfter), TalkFor: seconds(in.TalkFor), Says: in.Says, Speech: in.Speech, SIPHeaders: in.SIPHeaders})
 	if err != nil {
 		return "-ERR " + err.Error() + "\n"
 	}
@@ -234,6 +242,36 @@ func (p *Caller) SendDTMF(digits string) error {
 	return nil
 }
 
+// Speak lets the far end say something now, of that length: what wait_for_silence hears.
+func (p *Caller) Speak(length time.Duration) error { return p.sound(utterance{length: length}) }
+
+// Beep lets the far end send a tone now, of that length: what avmd takes for a beep.
+func (p *Caller) Beep(length time.Duration) error {
+	return p.sound(utterance{length: length, tone: true})
+}
+
+func (p *Caller) sound(u utterance) error {
+	c := p.sw.channel(p.uuid)
+	if c == nil {
+		return fmt.Errorf("speak on %s: %w", p.uuid, ErrNoChannel)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hearLocked([]utterance{u})
+	c.touchLocked()
+	return nil
+}
+
+// Say lets the far end say a text to the recognizer that listens, or that will.
+func (p *Caller) Say(text string) error {
+	c := p.sw.channel(p.uuid)
+	if c == nil {
+		return fmt.Errorf("say to %s: %w", p.uuid, ErrNoChannel)
+	}
+	c.say(text)
+	return nil
+}
+
 // Hangup hangs up, or gives up when nobody has answered.
 func (p *Caller) Hangup() error {
 	c := p.sw.channel(p.uuid)
@@ -295,6 +333,8 @@ type script struct {
 	tasks []*task
 	// wasAsked says that an application has asked for digits.
 	wasAsked bool
+	// spoken counts the texts that have been said.
+	spoken int
 }
 
 // reactionTime is how long the caller takes to type after it has been asked.
@@ -352,6 +392,17 @@ func (sc *script) asked() {
 	sc.mu.Unlock()
 	if first && sc.c.incoming.DigitsAfter <= 0 {
 		sc.types(reactionTime)
+	}
+}
+
+// listened is the start of an application that listens to speech: the next text of the script is said.
+func (sc *script) listened() {
+	sc.mu.Lock()
+	n := sc.spoken
+	sc.spoken++
+	sc.mu.Unlock()
+	if n < len(sc.c.incoming.Speech) {
+		sc.after(reactionTime, func() { sc.c.say(sc.c.incoming.Speech[n]) })
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	causeSystemShutdown     cause = 701
 	causeLoseRace           cause = 702
 	causeManagerRequest     cause = 703
+	causeBlindTransfer      cause = 800
 	causeAllottedTimeout    cause = 802
 	causeInvalidGateway     cause = 808
 	causeGatewayDown        cause = 809

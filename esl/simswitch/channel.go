@@ -138,6 +138,9 @@ type channel struct {
 	winner        bool
 	says          []utterance
 	voice         []sound
+	beeps         *beeps
+	speech        []string
+	stream        string
 	watch         chan struct{}
 	settled       bool
 	remote        bool

@@ -194,6 +194,8 @@ func (c *channel) finish() {
 	}
 	c.enterLocked(stateHangup)
 	c.stopRecordingsLocked()
+	c.dropBeepsLocked()
+	c.endStreamLocked()
 	c.times.hangup = c.sw.clock.micros()
 	c.disposeLocked()
 	c.callStateLocked(callHangup)
@@ -231,6 +233,8 @@ func (c *channel) disposeLocked() {
 		return
 	}
 	switch {
+	case c.cause == causeBlindTransfer:
+		// The far end was told to leave by REFER and hangs up itself.
 	case c.answered:
 		c.setLocked("sip_hangup_disposition", "send_bye")
 	case c.outbound:

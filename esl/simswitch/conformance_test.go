@@ -423,7 +423,7 @@ func playScenes(t *testing.T, r rig, update bool) {
 	prompt(t, filepath.Join(r.media(), "prompt.wav"))
 	var playing sync.WaitGroup
 	slots := make(chan struct{}, scenesAtOnce)
-	for i, scene := range slices.Concat(conformanceScenes, dialScenes, joinScenes, roomScenes) {
+	for i, scene := range slices.Concat(conformanceScenes, dialScenes, joinScenes, roomScenes, mediaScenes) {
 		slots <- struct{}{}
 		playing.Go(func() {
 			defer func() { <-slots }()

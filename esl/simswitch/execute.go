@@ -21,32 +21,38 @@ var apps map[string]app
 
 func init() {
 	apps = map[string]app{
-		"answer":              {run: (*channel).appAnswer},
-		"pre_answer":          {run: (*channel).appPreAnswer},
-		"ring_ready":          {run: (*channel).appRingReady},
-		"park":                {run: (*channel).appPark},
-		"playback":            {run: (*channel).appPlayback, media: true},
-		"speak":               {run: (*channel).appSpeak, media: true},
-		"play_and_get_digits": {run: (*channel).appPlayAndGetDigits, media: true},
-		"record":              {run: (*channel).appRecord, media: true},
-		"record_session":      {run: (*channel).appRecordSession, media: true},
-		"stop_record_session": {run: (*channel).appStopRecordSession},
-		"bridge":              {run: (*channel).appBridge},
-		"conference":          {run: (*channel).appConference, media: true},
-		"send_dtmf":           {run: (*channel).appSendDTMF},
-		"flush_dtmf":          {run: (*channel).appFlushDTMF},
-		"sleep":               {run: (*channel).appSleep},
-		"echo":                {run: (*channel).appEcho, media: true},
-		"set":                 {run: (*channel).appSet, zombie: true},
-		"export":              {run: (*channel).appExport},
-		"unset":               {run: (*channel).appUnset},
-		"multiset":            {run: (*channel).appMultiset, zombie: true},
-		"hangup":              {run: (*channel).appHangup},
-		"respond":             {run: (*channel).appRespond},
-		"sched_hangup":        {run: (*channel).appSchedHangup},
-		"transfer":            {run: (*channel).appTransfer},
-		"log":                 {run: (*channel).appLog},
-		"info":                {run: (*channel).appLog},
+		"answer":                 {run: (*channel).appAnswer},
+		"pre_answer":             {run: (*channel).appPreAnswer},
+		"ring_ready":             {run: (*channel).appRingReady},
+		"park":                   {run: (*channel).appPark},
+		"playback":               {run: (*channel).appPlayback, media: true},
+		"speak":                  {run: (*channel).appSpeak, media: true},
+		"play_and_get_digits":    {run: (*channel).appPlayAndGetDigits, media: true},
+		"record":                 {run: (*channel).appRecord, media: true},
+		"record_session":         {run: (*channel).appRecordSession, media: true},
+		"stop_record_session":    {run: (*channel).appStopRecordSession},
+		"bridge":                 {run: (*channel).appBridge},
+		"conference":             {run: (*channel).appConference, media: true},
+		"play_and_detect_speech": {run: (*channel).appPlayAndDetectSpeech, media: true},
+		"avmd_start":             {run: (*channel).appAvmdStart, media: true},
+		"avmd_stop":              {run: (*channel).appAvmdStop, media: true},
+		"wait_for_silence":       {run: (*channel).appWaitForSilence, media: true},
+		"redirect":               {run: (*channel).appRedirect},
+		"deflect":                {run: (*channel).appDeflect},
+		"send_dtmf":              {run: (*channel).appSendDTMF},
+		"flush_dtmf":             {run: (*channel).appFlushDTMF},
+		"sleep":                  {run: (*channel).appSleep},
+		"echo":                   {run: (*channel).appEcho, media: true},
+		"set":                    {run: (*channel).appSet, zombie: true},
+		"export":                 {run: (*channel).appExport},
+		"unset":                  {run: (*channel).appUnset},
+		"multiset":               {run: (*channel).appMultiset, zombie: true},
+		"hangup":                 {run: (*channel).appHangup},
+		"respond":                {run: (*channel).appRespond},
+		"sched_hangup":           {run: (*channel).appSchedHangup},
+		"transfer":               {run: (*channel).appTransfer},
+		"log":                    {run: (*channel).appLog},
+		"info":                   {run: (*channel).appLog},
 	}
 }
 
@@ -59,6 +65,7 @@ func knownApp(name string) bool {
 // execute is switch_core_session_execute_application. It reports false where FreeSWITCH returns anything but success.
 func (c *channel) execute(name, data string) bool {
 	a, ok := apps[name]
+	ok = ok && c.sw.loaded(appModules, name)
 	if !c.up() {
 		if ok && a.zombie {
 			c.exec(name, a, data)
@@ -293,6 +300,11 @@ type input func(digit byte) (stop bool)
 // wait lets d of the switch's time pass, while messages and digits are served, and returns early on a break or hang-up.
 // A negative d waits for ever.
 func (c *channel) wait(d time.Duration, in input) outcome {
+	return c.waitUntil(d, in, nil)
+}
+
+// waitUntil is wait that also ends, as broken, once something else has happened.
+func (c *channel) waitUntil(d time.Duration, in input, happened func() bool) outcome {
 	var expired <-chan time.Time
 	if d >= 0 {
 		timer := time.NewTimer(c.sw.clock.real(d))
@@ -308,7 +320,7 @@ func (c *channel) wait(d time.Duration, in input) outcome {
 		if !c.ready() {
 			return hungUp
 		}
-		if c.takeBreak() {
+		if c.takeBreak() || happened != nil && happened() {
 			return broken
 		}
 		for in != nil && c.hasDigit() {

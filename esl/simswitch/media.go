@@ -58,43 +58,6 @@ func mediaLength(file string) (time.Duration, error) {
 	}
 }
 
-// toneLength adds up the tones of a teletone script: %(on,off,frequency…) in milliseconds, repeated `loops` times.
-func toneLength(script string) (time.Duration, error) {
-	var total time.Duration
-	loops := 1
-	found := false
-	for i, part := range strings.Split(script, ";") {
-		if value, ok := strings.CutPrefix(part, "loops="); ok && i > 0 {
-			loops = leadingInt(value)
-			continue
-		}
-		for {
-			start := strings.Index(part, "%(")
-			if start < 0 {
-				break
-			}
-			end := strings.IndexByte(part[start:], ')')
-			if end < 0 {
-				return 0, fmt.Errorf("tone script %q is not closed: %w", script, errUnknownMedia)
-			}
-			args := strings.Split(part[start+2:start+end], ",")
-			if len(args) < 3 {
-				return 0, fmt.Errorf("tone script %q: %w", script, errUnknownMedia)
-			}
-			total += time.Duration(max(0, leadingInt(args[0]))+max(0, leadingInt(args[1]))) * time.Millisecond
-			found = true
-			part = part[start+end:]
-		}
-	}
-	if !found {
-		return 0, fmt.Errorf("tone script %q has no tone: %w", script, errUnknownMedia)
-	}
-	if loops < 0 {
-		return endless, nil
-	}
-	return total * time.Duration(max(1, loops)), nil
-}
-
 // wavLength reads the length of a RIFF WAVE file from its header.
 func wavLength(path string) (time.Duration, error) {
 	f, err := os.Open(path) // #nosec G304 -- the simulated switch plays what its controller names, as the real one does.

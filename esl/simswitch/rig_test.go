@@ -368,6 +368,10 @@ func (k *take) transcript(loose []string) string {
 			if name == "CHANNEL_STATE" && e["Channel-State"] == "CS_CONSUME_MEDIA" {
 				continue
 			}
+			// avmd tells everything twice, the second time through the channel's queue: in its own time.
+			if strings.HasPrefix(e["Event-Subclass"], "avmd::") && e["Channel-State"] != "" {
+				continue
+			}
 			if e["Event-Subclass"] == "conference::maintenance" && !contains(conferenceActions, e["Action"]) {
 				continue
 			}
@@ -385,7 +389,7 @@ func (k *take) transcript(loose []string) string {
 			fmt.Fprintf(&out, "%s\n", name)
 			for _, h := range conformanceHeaders {
 				if value, ok := e[h]; ok && !contains(loose, h) && (!chance || h != "Channel-State") {
-					fmt.Fprintf(&out, "    %s: %s\n", h, scrubTo(k.translate(value), k.to))
+					fmt.Fprintf(&out, "    %s: %s\n", h, scrubTo(k.translate(strings.TrimSpace(value)), k.to))
 				}
 			}
 		}
@@ -428,7 +432,9 @@ var conformanceHeaders = []string{
 	"variable_silence_hits_exhausted", "variable_record_completion_cause", "variable_endpoint_disposition",
 	"Event-Subclass", "Action", "Conference-Name", "Conference-Size", "Conference-Profile-Name", "Member-Type", "Speak", "Hear",
 	"Bridge-A-Unique-ID", "Bridge-B-Unique-ID", "variable_originate_causes", "variable_last_bridge_to",
-	"variable_last_bridge_role", "variable_conference_name", "variable_bridge_to",
+	"variable_last_bridge_role", "variable_conference_name", "variable_bridge_to", "variable_wait_for_silence_timeout", "variable_wait_for_silence_listenhits",
+	"variable_wait_for_silence_silence_hits", "Beep-Status", "Call-command", "variable_sip_refer_reply", "variable_sip_refer_status_code",
+	"variable_detect_speech_result", "variable_record_session",
 }
 
 // conferenceActions are the actions of a conference that a controller hears of; the others tell who talks.

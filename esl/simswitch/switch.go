@@ -43,6 +43,9 @@ type Config struct {
 	// Variables are the switch's global variables, as `global_getvar` returns them. app_disable_expand_variables=true is
 	// inherited by every channel.
 	Variables map[string]string
+	// Modules are the modules that the switch has, as module_exists tells; without theirs, applications and commands are unknown.
+	// Default: DefaultModules. mod_vosk (or another recognizer) brings speech input, mod_audio_stream streams of audio.
+	Modules []string
 	// APIExpansion lets ${command(args)} in application data run API commands, which is FreeSWITCH's default and what a
 	// node that Tandem configures turns off (api-expansion in switch.conf). The simulated switch never runs them; when this
 	// is set it raises an error in the log, so that a test can see that the wall was missing.
@@ -93,6 +96,9 @@ func New(cfg Config) (*Switch, error) {
 	cfg.Addr = cmp.Or(cfg.Addr, "127.0.0.1:0")
 	cfg.Speed = cmp.Or(cfg.Speed, 1)
 	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, 20*time.Second)
+	if cfg.Modules == nil {
+		cfg.Modules = DefaultModules()
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -14,15 +14,18 @@ type sound struct {
 	tone       bool
 }
 
-// hear fixes what the far end says from now on, in place of what it had yet to say.
+// hearLocked has the far end say something from now on, or after what it says already.
 func (c *channel) hearLocked(says []utterance) {
 	at := c.sw.clock.now()
-	c.voice = c.voice[:0:0]
+	if n := len(c.voice); n > 0 && c.voice[n-1].end.After(at) {
+		at = c.voice[n-1].end
+	}
 	for _, u := range says {
 		at = at.Add(u.after)
 		c.voice = append(c.voice, sound{begin: at, end: at.Add(u.length), tone: u.tone})
 		at = at.Add(u.length)
 	}
+	c.listenForBeepLocked()
 }
 
 // sounds returns what the far end lets one hear from a time on, the first of it perhaps begun already.
@@ -36,4 +39,14 @@ func (c *channel) sounds(from time.Time) []sound {
 		}
 	}
 	return left
+}
+
+// utterances is what the script of an incoming call has the caller say.
+func (call *IncomingCall) utterances() []utterance {
+	var says []utterance
+	seconds := func(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
+	for i := 0; i+1 < len(call.Says); i += 2 {
+		says = append(says, utterance{after: seconds(call.Says[i]), length: seconds(call.Says[i+1])})
+	}
+	return says
 }
