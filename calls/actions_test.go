@@ -247,9 +247,9 @@ func TestDial(t *testing.T) {
 			s.sw.mu.Unlock()
 			s.sw.answer(leg)
 			s.sw.answer(c.channel)
-			s.sw.hangup(leg, "NORMAL_CLEARING", "variable_sip_hangup_disposition", "recv_bye")
-			s.sw.complete(c, "variable_originate_disposition", "SUCCESS", "variable_last_bridge_hangup_cause", "NORMAL_CLEARING",
+			s.sw.hangup(leg, "NORMAL_CLEARING", "variable_sip_hangup_disposition", "recv_bye",
 				"Event-Date-Timestamp", microseconds(time.Now().Add(12*time.Second)))
+			s.sw.complete(c, "variable_originate_disposition", "SUCCESS", "variable_last_bridge_hangup_cause", "NORMAL_CLEARING")
 			return nil
 		})
 		s.callIn()
@@ -260,7 +260,7 @@ func TestDial(t *testing.T) {
 		require.InDelta(t, 12, result["seconds"], 1)
 		bridge := s.executed()[0]
 		require.Contains(t, bridge, "sofia/gateway/"+s.trunk.GatewayName+"/+15550109999")
-		require.Contains(t, bridge, "originate_timeout=20")
+		require.Contains(t, bridge, "leg_timeout=20")
 		require.Contains(t, bridge, "origination_caller_id_number=+15559876543")
 		log := s.sw.log()
 		require.NotContains(t, log, "execute answer", "the other party's answer answers the caller")

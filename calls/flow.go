@@ -26,9 +26,10 @@ type flow struct {
 	waitActions []actions.Action // of the application, for when its answer_url is slow
 	fellBack    bool             // the list comes from the application's fallback_actions
 
-	idle  int            // answer_url requests since the last media or input
-	last  map[string]any // the result of the last action
-	files []string       // fetched files that this call holds
+	idle   int            // answer_url requests since the last media or input
+	last   map[string]any // the result of the last action, as everybody may see it
+	result map[string]any // the same, as the application is told
+	files  []string       // fetched files that this call holds
 }
 
 // requestVariables are the variables that an application is told: the call's own, and the last result.
@@ -198,45 +199,28 @@ func (s *session) setVariables(variables map[string]string) {
 // follow goes on after an action: with the next one, or with what the application says to its result. Nobody is asked what
 // follows an action that live control interrupted.
 func (s *session) follow(action actions.Action, out outcome) error {
-	if out.result == nil && out.ask == nil && action.Meta().ResultURL != "" {
-		// A verb that has no result of its own still reports that it is done.
-		out.result = map[string]any{"outcome": "done"}
+	s.finishAction(action, s.flow.index-1, out)
+	if s.interrupted() {
+		return errReplaced
 	}
-	done := map[string]any{"index": s.flow.index - 1, "action": action.Verb()}
-	if id := action.Meta().ID; id != "" {
-		done["id"] = id
-	}
-	if out.result != nil {
-		shown := out.result
-		if out.masked != nil {
-			shown = out.masked
+	q := out.ask
+	if result := s.flow.result; result != nil {
+		ref := action.Meta().ResultURL
+		if ref == "" && action.Verb() == "gather" {
+			ref = s.app.AnswerURL
 		}
-		done["result"] = maps.Clone(shown)
-		for _, result := range []map[string]any{out.result, out.masked} {
-			if result != nil {
-				maps.Copy(result, done)
-				delete(result, "result")
-			}
-		}
-		s.flow.last = shown
-		if ref := action.Meta().ResultURL; ref != "" {
+		if ref != "" {
 			target, err := resolve(s.app.AnswerURL, ref)
 			if err != nil {
 				return err
 			}
-			out.ask = &question{kind: askResult, url: target, result: out.result}
-		} else if action.Verb() == "gather" && s.app.AnswerURL != "" {
-			out.ask = &question{kind: askResult, url: s.app.AnswerURL, result: out.result}
+			q = &question{kind: askResult, url: target, result: result}
 		}
 	}
-	s.note("call.action_completed", done)
-	if s.interrupted() {
-		return errReplaced
-	}
-	if out.ask == nil {
+	if q == nil {
 		return nil
 	}
-	reply, err := s.fetch(*out.ask)
+	reply, err := s.fetch(*q)
 	if err != nil {
 		return err
 	}
@@ -246,6 +230,36 @@ func (s *session) follow(action actions.Action, out outcome) error {
 		return nil
 	}
 	return s.take(reply)
+}
+
+// finishAction notes that an action is done: its result is the last one, and the event that tells of it is
+// written with the next change.
+func (s *session) finishAction(action actions.Action, index int, out outcome) {
+	done := map[string]any{"index": index, "action": action.Verb()}
+	if id := action.Meta().ID; id != "" {
+		done["id"] = id
+	}
+	if out.result == nil && out.ask == nil && action.Meta().ResultURL != "" {
+		// A verb that has no result of its own still reports that it is done.
+		out.result = map[string]any{"outcome": "done"}
+	}
+	s.flow.result = out.result
+	if out.result == nil {
+		s.note("call.action_completed", done)
+		return
+	}
+	shown := out.result
+	if out.masked != nil {
+		shown = out.masked
+	}
+	told := maps.Clone(done)
+	told["result"] = maps.Clone(shown)
+	s.note("call.action_completed", told)
+	maps.Copy(out.result, done)
+	if out.masked != nil {
+		maps.Copy(out.masked, done)
+	}
+	s.flow.last = shown
 }
 
 // listEnd is how a call ends whose application has nothing more to say: an answered one is done, a caller who was never
