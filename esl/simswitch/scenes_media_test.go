@@ -1,7 +1,5 @@
 package simswitch_test
 
-import "time"
-
 // mediaScenes record, listen and send calls elsewhere.
 var mediaScenes = []conformanceScene{
 	{name: "record the session, paused and masked", play: func(k *take) {
@@ -172,7 +170,7 @@ var mediaScenes = []conformanceScene{
 		k.call()
 		k.run("answer", "")
 		for _, spec := range []string{"%(100,100,440,480)", "%(200,0,1000);loops=3", "v=-7;%(100,0,440);%(100,0,480)", "L=2;%(100,100,440)", "%(100,50,440)%(50,50,480);loops=2"} {
-			k.timed("playback", "tone_stream://"+spec)
+			k.lasted("tone_stream://" + spec)
 		}
 		k.kill()
 	}},
@@ -206,10 +204,9 @@ func (k *take) awaitCount(name string, times int) {
 	})
 }
 
-// timed runs an application and notes how long it took, in tenths of a second.
-func (k *take) timed(app, arg string) {
+// lasted plays something and notes how long it was, as the switch counts it.
+func (k *take) lasted(file string) {
 	k.t.Helper()
-	begun := time.Now()
-	k.run(app, arg)
-	k.notes = append(k.notes, app+" "+arg+" took "+time.Since(begun).Round(100*time.Millisecond).String())
+	e := k.run("playback", file)
+	k.notes = append(k.notes, file+" lasted "+e["variable_playback_ms"]+" ms")
 }
