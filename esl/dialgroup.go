@@ -17,6 +17,9 @@ type Group struct {
 	Confirm *Confirm
 	// Announce is played to whoever answers, who is joined after it; nil joins at once. It excludes Confirm.
 	Announce *Announcement
+	// Hold keeps whoever answers in silence before it is joined, for so long or until [Node.Break] ends it; 1 s to 5 min, 0 joins at
+	// once. It excludes Confirm and Announce.
+	Hold time.Duration
 	// IgnoreEarlyMedia keeps what the parties send before their answer from the caller.
 	IgnoreEarlyMedia bool
 	// Variables are set on every leg.
@@ -27,7 +30,7 @@ type Group struct {
 // prompt is repeated until the key is pressed or the time is over, when the leg ends with ALLOTTED_TIMEOUT.
 type Confirm struct {
 	Key    string // one of 0-9 A-D * #
-	Prompt Prompt // what the party hears; silence when empty
+	Prompt Prompt // what the party hears; a short tone when empty
 	// Engine and Voice speak the texts of the prompt.
 	Engine, Voice string
 	Timeout       time.Duration // from the answer on, 1 s to 5 min
@@ -90,7 +93,8 @@ func (t *Target) leg() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		vars = append(vars, Var{"leg_timeout", seconds})
+		// The switch counts leg_timeout until media comes; bridge_answer_timeout is for a party that sounds and never answers.
+		vars = append(vars, Var{"leg_timeout", seconds}, Var{"bridge_answer_timeout", seconds})
 	}
 	if len(vars) == 0 {
 		return address, nil
@@ -125,6 +129,17 @@ func (g *Group) variables(longest time.Duration) (variables, error) {
 		vars = append(vars, announce...)
 		whole += g.Announce.Limit
 	}
+	if g.Hold != 0 {
+		if g.Confirm != nil || g.Announce != nil {
+			return nil, refuse("hold", "excludes confirm and announce")
+		}
+		hold, err := holdVariables(g.Hold)
+		if err != nil {
+			return nil, err
+		}
+		vars = append(vars, hold...)
+		whole += g.Hold + holdSlack
+	}
 	if longest > 0 {
 		seconds, err := wholeSeconds("timeout", whole, time.Second, 2*time.Hour)
 		if err != nil {
@@ -147,6 +162,9 @@ func (g *Group) variables(longest time.Duration) (variables, error) {
 // confirmRead is how long the switch listens for the key after each time that the prompt was played.
 const confirmRead = "3000"
 
+// confirmTone tells a party without a prompt that a key is waited for.
+const confirmTone = "tone_stream://%(200,100,640)"
+
 // variables write the question. What a dial string would read as syntax and nobody would hear is left out of the prompt.
 func (c *Confirm) variables() (variables, error) {
 	if len(c.Key) != 1 || !strings.Contains("0123456789ABCD*#", c.Key) {
@@ -160,7 +178,7 @@ func (c *Confirm) variables() (variables, error) {
 		{"group_confirm_key", c.Key}, {"group_confirm_timeout", seconds}, {"group_confirm_read_timeout", confirmRead},
 	}
 	if c.Prompt.Parts() == 0 {
-		return vars, nil
+		return append(vars, Var{"group_confirm_file", confirmTone}), nil
 	}
 	prompt, err := promptVariables("confirm", "", c.Prompt, c.Engine, c.Voice)
 	return append(vars, prompt...), err
@@ -178,6 +196,22 @@ func (a *Announcement) variables() (variables, error) {
 	vars := variables{{"group_confirm_key", "exec"}, {"group_confirm_timeout", seconds}}
 	prompt, err := promptVariables("announce", "playback ", a.Prompt, a.Engine, a.Voice)
 	return append(vars, prompt...), err
+}
+
+// holdSlack is how much longer than it should the silence may take, before the leg is ended.
+const holdSlack = 5 * time.Second
+
+// holdVariables write the silence before the joining.
+func holdVariables(hold time.Duration) (variables, error) {
+	ms, err := milliseconds("hold", hold, time.Second, 5*time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	seconds, err := wholeSeconds("hold", hold+holdSlack, time.Second, 10*time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	return variables{{"group_confirm_key", "exec"}, {"group_confirm_timeout", seconds}, {"group_confirm_file", "playback silence_stream://" + ms}}, nil
 }
 
 // promptVariables write what a leg plays before it is joined, behind the application that plays it.

@@ -19,8 +19,8 @@ func TestDialGroup(t *testing.T) {
 		want  string
 	}{
 		{Group{Targets: []Target{{Gateway: "gw1", Number: "123"}}}, "sofia/gateway/gw1/123"},
-		{Group{Targets: two}, "{originate_timeout=25}[origination_uuid=11111111-1111-1111-1111-111111111111,origination_caller_id_number=+1555,leg_timeout=20]sofia/gateway/gw1/+15550100," +
-			"[origination_uuid=22222222-2222-2222-2222-222222222222,leg_timeout=15]sofia/external/sip:anna@pbx.example"},
+		{Group{Targets: two}, "{originate_timeout=25}[origination_uuid=11111111-1111-1111-1111-111111111111,origination_caller_id_number=+1555,leg_timeout=20,bridge_answer_timeout=20]sofia/gateway/gw1/+15550100," +
+			"[origination_uuid=22222222-2222-2222-2222-222222222222,leg_timeout=15,bridge_answer_timeout=15]sofia/external/sip:anna@pbx.example"},
 	} {
 		dial, err := NewDialGroup(tt.group)
 		require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestWhatIsHeardBeforeJoining(t *testing.T) {
 	require.NoError(t, err)
 	globals, leg, ok := strings.Cut(strings.TrimPrefix(dial.String(), "{"), "}")
 	require.True(t, ok)
-	require.Equal(t, "[leg_timeout=15]sofia/gateway/gw1/123", leg)
+	require.Equal(t, "[leg_timeout=15,bridge_answer_timeout=15]sofia/gateway/gw1/123", leg)
 	require.False(t, strings.ContainsAny(globals, "{}[]<>|^$"), globals)
 	vars := map[string]string{}
 	for _, pair := range modelSeparate(globals, ',', 64) {
@@ -56,7 +56,20 @@ func TestWhatIsHeardBeforeJoining(t *testing.T) {
 
 	dial, err = NewDialGroup(Group{Targets: target, Announce: &Announcement{Prompt: file, Engine: "flite", Voice: "slt", Limit: time.Minute}})
 	require.NoError(t, err)
-	require.Equal(t, "{group_confirm_key=exec,group_confirm_timeout=60,group_confirm_file=playback\\\\s/media/abc.wav,tts_engine=flite,tts_voice=slt,playback_delimiter=!,originate_timeout=80}[leg_timeout=15]sofia/gateway/gw1/123", dial.String())
+	require.Equal(t, "{group_confirm_key=exec,group_confirm_timeout=60,group_confirm_file=playback\\\\s/media/abc.wav,tts_engine=flite,tts_voice=slt,playback_delimiter=!,originate_timeout=80}[leg_timeout=15,bridge_answer_timeout=15]sofia/gateway/gw1/123", dial.String())
+}
+
+func TestHoldAndTone(t *testing.T) {
+	t.Parallel()
+	target := []Target{{Gateway: "gw1", Number: "123", Timeout: 15 * time.Second}}
+	dial, err := NewDialGroup(Group{Targets: target, Hold: 6 * time.Second})
+	require.NoError(t, err)
+	require.Contains(t, dial.String(), `group_confirm_key=exec,group_confirm_timeout=11,group_confirm_file=playback\\ssilence_stream://6000,originate_timeout=31}`)
+	_, err = NewDialGroup(Group{Targets: target, Hold: time.Millisecond})
+	require.ErrorIs(t, err, ErrRefusedInput)
+	dial, err = NewDialGroup(Group{Targets: target, Confirm: &Confirm{Key: "#", Timeout: 5 * time.Second}})
+	require.NoError(t, err)
+	require.Contains(t, dial.String(), `group_confirm_file=tone_stream://%(200\,100\,640)`)
 }
 
 func TestDialGroupRefuses(t *testing.T) {
@@ -74,6 +87,7 @@ func TestDialGroupRefuses(t *testing.T) {
 		"confirm.voice":    {Targets: []Target{target}, Confirm: &Confirm{Key: "1", Timeout: time.Second, Prompt: speech, Engine: "flite", Voice: "a b"}},
 		"announce":         {Targets: []Target{target}, Announce: &Announcement{Limit: time.Second}},
 		"announce.limit":   {Targets: []Target{target}, Announce: &Announcement{Prompt: speech, Engine: "flite", Voice: "slt"}},
+		"hold":             {Targets: []Target{target}, Hold: time.Second, Confirm: &Confirm{Key: "1", Timeout: time.Second}},
 		"variables":        {Targets: []Target{target}, Variables: []Var{{"execute_on_answer", "x"}}},
 	} {
 		_, err := NewDialGroup(group)
