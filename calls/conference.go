@@ -75,7 +75,6 @@ func (s *session) doConference(a *actions.Conference) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	s.flow.idle = 0
 	id, err := s.begin()
 	if err != nil {
 		return outcome{}, err
@@ -205,6 +204,7 @@ func (s *session) enterRoom(a *actions.Conference, r *room) (refusal string, err
 		err = s.fail(a, codeConferenceElsewhere, "name", "the conference is carried by another node; calls of different nodes cannot meet in one")
 	}
 	if err == nil && refusal == "" {
+		s.flow.idle = 0
 		s.room, s.grouped = r, true
 	}
 	return refusal, err

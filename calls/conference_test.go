@@ -349,7 +349,7 @@ func TestConferenceRecorded(t *testing.T) {
 		require.Equal(t, []any{models.RecordingAvailable, 1.0}, []any{rows[0].Status, rows[0].Seconds})
 		require.Equal(t, []string{"conference_record " + rows[0].Path, "conference_norecord " + rows[0].Path}, append(only(s.sw.log(), "conference_record"), only(s.sw.log(), "conference_norecord")...))
 
-		channel, id = s.confer(`,"record":true`)
+		_, id = s.confer(`,"record":true`)
 		s.sw.await("conference_record")
 		require.NoError(t, s.manager.KickMember(t.Context(), s.customer.ID, "standup", id, nil))
 		s.end()

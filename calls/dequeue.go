@@ -126,6 +126,7 @@ func (s *session) nextCaller(t *taking, over func() bool) (found bool, err error
 			}
 			t.take(&bond{entryID: entry.ID, caller: caller, taker: s, callerCall: entry.CallID, takerCall: s.call.ID})
 			t.bond.tellCaller(bondOffer)
+			s.flow.idle = 0
 			return true, nil
 		}
 		if over() {
@@ -137,6 +138,7 @@ func (s *session) nextCaller(t *taking, over func() bool) (found bool, err error
 		if err := s.waitWith(stillness, func() bool { return s.m.board.woken(t.place) || over() }); err != nil {
 			return false, err
 		}
+		s.flow.idle = 0
 	}
 	return false, nil
 }

@@ -95,7 +95,6 @@ func (s *session) doEnqueue(a *actions.Enqueue) (outcome, error) {
 
 // enterQueue answers a caller who is not answered yet and prepares the channel for a bridge.
 func (s *session) enterQueue() (undo func() error, err error) {
-	s.flow.idle = 0
 	if _, err := s.begin(); err != nil {
 		return nil, err
 	}
@@ -128,6 +127,7 @@ func (s *session) joinQueue(a *actions.Enqueue, t *ticket) error {
 	if err != nil {
 		return err
 	}
+	s.flow.idle = 0
 	s.m.board.wake(t.key())
 	return nil
 }

@@ -157,7 +157,7 @@ func (f *fakeSwitch) connect(channel, other string) error {
 	return nil
 }
 
-var errNoMember = &esl.CommandError{Command: "conference", Reply: "-ERR Non-Existant ID"}
+var errNoMember = &esl.CommandError{Command: "conference", Reply: "-ERR Non-Existant ID"} //nolint:misspell // the switch spells it so
 
 func (f *fakeSwitch) ConferenceKick(_ context.Context, room, member string) error {
 	return f.do(f.roomCommand("conference_kick", room, member), func() error {
@@ -169,7 +169,16 @@ func (f *fakeSwitch) ConferenceKick(_ context.Context, room, member string) erro
 }
 
 func (f *fakeSwitch) ConferenceMute(_ context.Context, room, member string, muted bool) error {
-	return f.do(f.roomCommand("conference_mute", room, strconv.FormatBool(muted)), func() error { return nil })
+	return f.do(f.roomCommand("conference_mute", room, strconv.FormatBool(muted)), func() error {
+		f.groups.mu.Lock()
+		defer f.groups.mu.Unlock()
+		for _, m := range f.groups.rooms[room] {
+			if m.id == member {
+				return nil
+			}
+		}
+		return errNoMember
+	})
 }
 
 func (f *fakeSwitch) ConferenceRecord(_ context.Context, room, path string) error {
