@@ -102,8 +102,8 @@ var actionKinds = []Kind{
 			{Name: "next", Type: TypeString, Present: "a URL failed", Values: []any{"fallback_url", "fallback_actions", "end"}, Doc: "What follows."},
 		},
 		Example: map[string]any{
-			"code": "invalid_actions", "message": "must be a string, is a number", "url": "https://example.com/answer", "status": 200, "attempts": 1,
-			"index": 2, "action": "say", "field": "text", "path": "actions[2].text", "next": "fallback_url",
+			"code": "invalid_actions", "message": "must not be empty, was \" \"", "url": "https://example.com/answer", "status": 200, "attempts": 1,
+			"index": 2, "action": "say", "field": "text", "path": "actions[2].say.text", "next": "fallback_url",
 		},
 	},
 	{
