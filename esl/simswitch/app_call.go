@@ -158,22 +158,26 @@ func (s *Switch) schedHangup(c *channel, when string, why cause) {
 // at once, the digits are sent after it.
 func (c *channel) appSendDTMF(data string) { c.sw.sendDTMF(c, data) }
 
-// sendDTMF sends digits to the far end, which is a simulated party or the other leg of nothing; only the party's script
-// sees them.
+// sendDTMF sends digits to the far end; Result tells what it heard.
 func (s *Switch) sendDTMF(c *channel, data string) bool {
 	digits, _, _ := strings.Cut(data, "@")
 	if digits == "" || strings.Trim(digits, "0123456789*#ABCDabcdFfwW+~") != "" {
 		return false
 	}
-	c.mu.Lock()
-	tap := c.tap
-	c.mu.Unlock()
 	for i := range len(digits) {
-		if tap != nil && strings.IndexByte("wW+~", digits[i]) < 0 {
-			tap(digits[i])
+		if strings.IndexByte("wW+~", digits[i]) < 0 {
+			c.farEndHears(digits[i])
 		}
 	}
 	return true
+}
+
+// farEndHears is a digit on its way out of the switch.
+func (c *channel) farEndHears(digit byte) {
+	c.mu.Lock()
+	c.heard = append(c.heard, digit)
+	c.touchLocked()
+	c.mu.Unlock()
 }
 
 // runOnAnswer runs what execute_on_answer, and every variable whose name begins with it, names (switch_channel.c,

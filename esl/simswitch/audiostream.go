@@ -17,7 +17,7 @@ func (s *Switch) uuidAudioStream(arg string) string {
 	if c == nil {
 		return "-ERR Operation Failed\n"
 	}
-	done := false
+	var done bool
 	switch words[1] {
 	case "start":
 		if len(words) < 4 || !strings.HasPrefix(words[2], "ws://") && !strings.HasPrefix(words[2], "wss://") {

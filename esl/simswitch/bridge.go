@@ -228,12 +228,7 @@ func (c *channel) passDigits(peer *channel) {
 		if !ok {
 			return
 		}
-		peer.mu.Lock()
-		tap := peer.tap
-		peer.mu.Unlock()
-		if tap != nil {
-			tap(digit)
-		}
+		peer.farEndHears(digit)
 	}
 }
 

@@ -189,10 +189,7 @@ func (s *Switch) simResult(uuid string) string {
 }
 
 func (c *channel) resultLocked() Result {
-	r := Result{Channel: c.uuid, State: stateNames[c.running], Answered: c.answered, Ended: c.running == stateDestroy, Application: c.app}
-	if c.script != nil {
-		r.Heard = c.script.heardDigits()
-	}
+	r := Result{Channel: c.uuid, State: stateNames[c.running], Answered: c.answered, Ended: c.running == stateDestroy, Application: c.app, Heard: string(c.heard)}
 	if c.cause == causeNone {
 		return r
 	}
@@ -329,7 +326,6 @@ func (p *Caller) Wait(ctx context.Context, until func(Result) bool) (Result, err
 type script struct {
 	c     *channel
 	mu    sync.Mutex
-	heard []byte
 	tasks []*task
 	// wasAsked says that an application has asked for digits.
 	wasAsked bool
@@ -341,21 +337,7 @@ type script struct {
 const reactionTime = 500 * time.Millisecond
 
 func newScript(c *channel) *script {
-	sc := &script{c: c}
-	c.tap = sc.hear
-	return sc
-}
-
-func (sc *script) hear(digit byte) {
-	sc.mu.Lock()
-	sc.heard = append(sc.heard, digit)
-	sc.mu.Unlock()
-}
-
-func (sc *script) heardDigits() string {
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	return string(sc.heard)
+	return &script{c: c}
 }
 
 // start begins what counts from the INVITE.

@@ -145,7 +145,7 @@ type channel struct {
 	settled       bool
 	remote        bool
 	gateway       *gateway
-	tap           func(digit byte)
+	heard         []byte
 	lastApp       string
 	lastArg       string
 	respondCode   int

@@ -31,7 +31,7 @@ func (c *channel) appDeflect(data string) {
 	if data == "" {
 		return
 	}
-	user, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(data, "sip:"), "sips:"), "@")
+	user, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(data, "<"), "sip:"), "sips:"), "@")
 	status := 200
 	for _, code := range []int{403, 404, 486, 503, 603} {
 		if strings.HasSuffix(user, itoa(code)) {

@@ -99,8 +99,8 @@ func farEnd(number string) (steps []step, says []utterance) {
 
 // endsIn compares the end of a number with a suffix whose dot is any digit, and returns that digit.
 func endsIn(number, suffix string) (last int, ok bool) {
-	stem, any := strings.CutSuffix(suffix, ".")
-	if !any {
+	stem, dotted := strings.CutSuffix(suffix, ".")
+	if !dotted {
 		return 0, strings.HasSuffix(number, suffix)
 	}
 	if number == "" {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,15 +115,37 @@ func FuzzParseXML(f *testing.F) {
 	})
 }
 
-// FuzzToneLength feeds the tone parser anything: a length is never negative but for an endless stream.
+// FuzzToneLength feeds the reader of tone scripts anything: it must not panic, and a tone has a length or none.
 func FuzzToneLength(f *testing.F) {
-	f.Add("%(400,100,440);loops=2")
-	f.Add("v=-7;%(100,0,941.0,1477.0);loops=-1")
-	f.Add("%(1,2")
+	for _, seed := range []string{"%(100,100,440)", "%(1,2,3);loops=-1", "L=2;v=-7;%(400,200,400,450);%(400,2000,400,450)", "d=100;w=50;123#", "%(", ";loops=",
+		"%(99999999999,0,1);loops=99999999999", "v=", "=;%(1,1,1)", "%(1,1)",
+		"v=-7;%(100,0,941.0,1477.0);loops=-1"} {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, script string) {
 		length, err := toneLength(script)
-		if err == nil {
-			require.GreaterOrEqual(t, length, endless)
+		if err == nil && length != endless {
+			require.GreaterOrEqual(t, length, time.Duration(0))
+		}
+	})
+}
+
+// FuzzWaitForSilence feeds the listener any speech: it must end by its limit, and never count more than it heard.
+func FuzzWaitForSilence(f *testing.F) {
+	f.Add(uint16(30), uint16(5), uint16(8000), uint16(500), uint16(600))
+	f.Add(uint16(1), uint16(0), uint16(20), uint16(0), uint16(0))
+	f.Add(uint16(50), uint16(5), uint16(3000), uint16(300), uint16(9000))
+	f.Fuzz(func(t *testing.T, silent, loud, limit, after, length uint16) {
+		begun := time.Unix(0, 0)
+		w := silenceWait{silent: 1 + int(silent), loud: int(loud), limit: time.Duration(1+int(limit)) * time.Millisecond}
+		speech := begun.Add(time.Duration(after) * time.Millisecond)
+		at, r := w.run(begun, []sound{{begin: speech, end: speech.Add(time.Duration(length) * time.Millisecond)}})
+		require.True(t, r.over)
+		require.LessOrEqual(t, at.Sub(begun), w.limit+frameLength)
+		require.LessOrEqual(t, time.Duration(r.heard)*frameLength, time.Duration(length)*time.Millisecond+2*frameLength)
+		if !r.timedOut {
+			require.Zero(t, r.left)
+			require.True(t, w.loud == 0 || r.heard > w.loud)
 		}
 	})
 }

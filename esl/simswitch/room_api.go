@@ -72,7 +72,7 @@ func (r *room) eachMember(command, who string) string {
 		}
 	}
 	if out.Len() == 0 && who != "all" && who != "last" && who != "non_moderator" {
-		return "-ERR Non-Existant ID " + itoa(leadingInt(who)) + "\n"
+		return "-ERR Non-Existant ID " + itoa(leadingInt(who)) + "\n" //nolint:misspell // mod_conference spells it so.
 	}
 	return out.String()
 }

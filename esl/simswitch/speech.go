@@ -43,7 +43,7 @@ func (c *channel) detectSpeech(file, engine string) string {
 	}
 	limit := c.sw.clock.now().Add(noInput)
 	for !heard && c.ready() && c.sw.clock.now().Before(limit) {
-		result = c.waitUntil(limit.Sub(c.sw.clock.now()), said, func() bool {
+		c.waitUntil(limit.Sub(c.sw.clock.now()), said, func() bool {
 			heard = c.hasSpeech()
 			return heard
 		})

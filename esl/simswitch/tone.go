@@ -52,8 +52,15 @@ func toneLength(script string) (time.Duration, error) {
 	if settings < 0 || passes < 0 {
 		return endless, nil
 	}
-	return total * time.Duration(max(1, settings)*max(1, passes)), nil
+	times := min(max(1, settings), maxLoops) * min(max(1, passes), maxLoops)
+	return min(total, maxTone) * time.Duration(times), nil
 }
+
+// Nothing plays longer than this; the bounds keep the product of all three a duration.
+const (
+	maxTone  = time.Hour
+	maxLoops = 1000
+)
 
 func milliseconds(s string) time.Duration {
 	return time.Duration(max(0, leadingInt(s))) * time.Millisecond
