@@ -157,7 +157,7 @@ func TestPlayFetchesAndPlaysOurFile(t *testing.T) {
 	require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "call.error", "call.error", "call.completed"}, s.kinds(call.ID))
 	data := s.data(call.ID, "call.error")
 	require.Equal(t, []any{"action_failed", "play", "url", 1.0}, []any{data["code"], data["action"], data["field"], data["index"]})
-	require.Contains(t, data["message"], "not a WAV file")
+	require.Contains(t, data["message"], "neither a WAV nor an MP3 file")
 	require.NoError(t, s.manager.Stop(t.Context()))
 	left, err := os.ReadDir(filepath.Join(s.node.ConfDir, "tandem", "media"))
 	require.NoError(t, err)

@@ -318,6 +318,14 @@ func (f *fakeSwitch) RecordUnmask(_ context.Context, channel, path string) error
 	return f.record("unmask", channel, path)
 }
 
+func (f *fakeSwitch) StreamStart(_ context.Context, channel string, s esl.AudioStream) error {
+	return f.do(command{verb: "stream_start", channel: channel, args: s.URL + " " + s.Mix}, func() error { return nil })
+}
+
+func (f *fakeSwitch) StreamStop(_ context.Context, channel string) error {
+	return f.do(command{verb: "stream_stop", channel: channel}, func() error { return nil })
+}
+
 func (f *fakeSwitch) Exists(_ context.Context, channel string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

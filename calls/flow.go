@@ -389,6 +389,11 @@ func (s *session) beginWith(also func(ctx context.Context, tx *models.Store, cal
 
 // media runs an application that the caller hears or that listens to the caller. It answers the call when nobody has.
 func (s *session) media(app esl.App, build error, terminators string, early bool) (*esl.Event, error) {
+	return s.mediaUntil(app, build, terminators, early, s.breakOff)
+}
+
+// mediaUntil is media for applications that something else than a break ends.
+func (s *session) mediaUntil(app esl.App, build error, terminators string, early bool, stop func(ctx context.Context) error) (*esl.Event, error) {
 	if build != nil {
 		return nil, build
 	}
@@ -403,7 +408,7 @@ func (s *session) media(app esl.App, build error, terminators string, early bool
 	if err := s.setTerminators(terminators); err != nil {
 		return nil, err
 	}
-	return s.execute(id, app)
+	return s.executeUntil(id, app, stop)
 }
 
 // open makes sure that media flows: it answers an inbound call, or opens early media.

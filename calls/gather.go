@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,9 +11,14 @@ import (
 	"tandem/esl"
 )
 
-// doGather plays the prompt and gathers digits, as often as tries allows. Each try is one application; what the digits may
+// doGather plays the prompt and gathers digits or speech, as often as tries allows. Each try is one application; what the digits may
 // be is decided here, so that a wrong answer can be told from none.
 func (s *session) doGather(a *actions.Gather) (outcome, error) {
+	if a.Hears(actions.InputSpeech) {
+		if ok, err := s.canListen(a); err != nil || !ok {
+			return outcome{result: map[string]any{"outcome": "failed"}}, err
+		}
+	}
 	prompt, failure, err := s.prompt(a, a.Prompt, "prompt")
 	if err != nil || failure {
 		return outcome{}, err
@@ -21,21 +27,56 @@ func (s *session) doGather(a *actions.Gather) (outcome, error) {
 	if err != nil || failure {
 		return outcome{}, err
 	}
-	var result map[string]any
+	if !a.Sensitive {
+		result, err := s.gatherTries(a, prompt, invalid)
+		return outcome{result: result}, err
+	}
+	return s.gatherSensitive(a, prompt, invalid)
+}
+
+// gatherTries gathers answers until one fits.
+func (s *session) gatherTries(a *actions.Gather, prompt, invalid esl.Prompt) (result map[string]any, err error) {
 	for try := 1; try <= a.Tries; try++ {
 		heard := prompt
 		if try > 1 {
 			heard = esl.Prompts(invalid, prompt)
 		}
 		if result, err = s.gatherOnce(a, heard); err != nil {
-			return outcome{}, err
+			return nil, err
 		}
 		result["tries"] = try
-		if result["outcome"] == "digits" {
+		if s.interrupted() {
+			result["outcome"] = reasonInterrupted
+			break
+		}
+		if outcome := result["outcome"]; outcome == "digits" || outcome == "speech" || outcome == "failed" {
 			break
 		}
 	}
-	return outcome{result: result}, nil
+	return result, nil
+}
+
+// gatherSensitive gathers what nobody but the application that asked is told: no event, no later request, no recording and no log
+// of ours holds it.
+func (s *session) gatherSensitive(a *actions.Gather, prompt, invalid esl.Prompt) (outcome, error) {
+	unmask, err := s.maskTapes()
+	if err != nil {
+		return outcome{}, err
+	}
+	s.private = true
+	defer func() { s.private = false }()
+	result, err := s.gatherTries(a, prompt, invalid)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := unmask(); err != nil {
+		return outcome{}, err
+	}
+	masked := maps.Clone(result)
+	for _, secret := range []string{"digits", "speech", "terminator"} {
+		delete(masked, secret)
+	}
+	return outcome{result: result, masked: masked}, nil
 }
 
 // gatherOnce gathers one answer.
@@ -43,13 +84,22 @@ func (s *session) gatherOnce(a *actions.Gather, heard esl.Prompt) (map[string]an
 	if err := s.setPromptVariables(heard, s.voiceOf(a)); err != nil {
 		return nil, err
 	}
+	if a.Hears(actions.InputSpeech) {
+		return s.listen(a, heard)
+	}
+	return s.gatherDigits(a, heard)
+}
+
+// gatherDigits gathers what the caller types.
+func (s *session) gatherDigits(a *actions.Gather, heard esl.Prompt) (map[string]any, error) {
 	s.gathers++
 	variable := "tandem_digits_" + strconv.Itoa(s.gathers)
 	app, build := esl.PlayAndGetDigits(esl.Digits{
 		Min: 1, Max: a.MaxDigits, Tries: 1, Timeout: a.Timeout, DigitTimeout: a.DigitTimeout, Terminators: a.FinishOnKey,
 		Prompt: heard, Variable: variable,
 	})
-	done, err := s.media(app, build, noTerminators, false)
+	// A break only ends the prompt, and leaves the switch listening; the park ends both.
+	done, err := s.mediaUntil(app, build, noTerminators, false, func(ctx context.Context) error { return s.node.sw.Park(ctx, s.channel) })
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +109,22 @@ func (s *session) gatherOnce(a *actions.Gather, heard esl.Prompt) (map[string]an
 	if key != "" {
 		result["terminator"] = key
 	}
+	if a.Sensitive {
+		s.hide(variable)
+	}
 	return result, nil
+}
+
+// hide empties a variable of the channel that held a secret: later events of the channel would carry it.
+func (s *session) hide(variable string) {
+	ctx, cancel := s.command()
+	defer cancel()
+	for _, name := range []string{variable, "read_result", "digits_dialed"} {
+		if err := s.node.sw.SetVariable(ctx, s.channel, name, ""); err != nil {
+			s.log.Warn("variable not emptied", "error", err)
+			return
+		}
+	}
 }
 
 // digitsOutcome judges what the caller typed.
@@ -76,8 +141,7 @@ func digitsOutcome(a *actions.Gather, digits, key string) string {
 	}
 }
 
-// prompt turns say and play actions into one prompt that digits interrupt. failed says that a file could not be had, which
-// was told.
+// prompt turns say and play actions into one prompt that digits interrupt. failed says that a part could not be had, which was told.
 func (s *session) prompt(a actions.Action, list []actions.Action, field string) (heard esl.Prompt, failed bool, err error) {
 	return s.promptFor(a.Verb(), list, field)
 }
@@ -86,35 +150,50 @@ func (s *session) prompt(a actions.Action, list []actions.Action, field string) 
 func (s *session) promptFor(verb string, list []actions.Action, field string) (heard esl.Prompt, failed bool, err error) {
 	var parts []esl.Prompt
 	for _, action := range list {
-		switch part := action.(type) {
-		case *actions.Say:
-			spoken, err := esl.SpeechPrompt(part.Text)
-			if err != nil {
-				return esl.Prompt{}, false, err
-			}
-			for range max(1, part.Loop) {
-				parts = append(parts, spoken)
-			}
-		case *actions.Play:
-			files, failure, err := s.fetchFiles(part.URLs)
-			if err != nil {
-				return esl.Prompt{}, false, err
-			}
-			if failure != nil {
-				return esl.Prompt{}, true, s.failVerb(verb, field, failure.Error())
-			}
-			for range max(1, part.Loop) {
-				for _, file := range files {
-					played, err := esl.FilePrompt(file)
-					if err != nil {
-						return esl.Prompt{}, false, err
-					}
-					parts = append(parts, played)
-				}
-			}
+		part, loops, failure, err := s.promptPart(action)
+		if err != nil {
+			return esl.Prompt{}, false, err
+		}
+		if failure != nil {
+			return esl.Prompt{}, true, s.failVerb(verb, field, failure.Error())
+		}
+		for range max(1, loops) {
+			parts = append(parts, part)
 		}
 	}
 	return esl.Prompts(parts...), false, nil
+}
+
+// promptPart is one say or play of a prompt, and how often it is heard.
+func (s *session) promptPart(action actions.Action) (part esl.Prompt, loops int, failure, err error) {
+	switch a := action.(type) {
+	case *actions.Say:
+		spoken, failure, err := s.prepareSpeech(a)
+		if err != nil || failure != nil {
+			return part, 0, failure, err
+		}
+		part, err = spoken.prompt()
+		return part, a.Loop, nil, err
+	case *actions.Play:
+		if a.Tone != "" {
+			spec, _ := actions.ToneSpec(a.Tone)
+			part, err = esl.TonePrompt(spec)
+			return part, a.Loop, nil, err
+		}
+		files, failure, err := s.fetchFiles(a.URLs)
+		if err != nil || failure != nil {
+			return part, 0, failure, err
+		}
+		for _, file := range files {
+			one, err := esl.FilePrompt(file)
+			if err != nil {
+				return part, 0, nil, err
+			}
+			part = esl.Prompts(part, one)
+		}
+		return part, a.Loop, nil, nil
+	}
+	return part, 0, nil, nil
 }
 
 // setPromptVariables tells the channel how to speak a prompt and where one ends and the next begins.
@@ -124,7 +203,7 @@ func (s *session) setPromptVariables(heard esl.Prompt, voice string) error {
 	}
 	variables := []esl.Var{{Name: "tts_voice", Value: voice}}
 	if s.promptVoice == "" {
-		variables = append(variables, esl.Var{Name: "tts_engine", Value: s.m.cfg.VoiceEngine}, esl.Var{Name: "playback_delimiter", Value: esl.PromptDelimiter})
+		variables = append(variables, esl.Var{Name: "tts_engine", Value: switchEngine(s.m.cfg.VoiceEngine)}, esl.Var{Name: "playback_delimiter", Value: esl.PromptDelimiter})
 	}
 	for _, v := range variables {
 		err := s.order("set up prompts", func(ctx context.Context) error {
@@ -140,6 +219,9 @@ func (s *session) setPromptVariables(heard esl.Prompt, voice string) error {
 
 // voiceOf is the voice of a prompt: that of its first text which names one. A prompt has one voice.
 func (s *session) voiceOf(a *actions.Gather) string {
+	if s.m.cfg.VoiceEngine == EngineHTTP {
+		return fallbackVoice // what is not a file is spoken by the switch, in the voice that it has
+	}
 	return firstVoice(slices.Concat(a.Prompt, a.InvalidPrompt), s.m.cfg.Voice)
 }
 

@@ -23,6 +23,10 @@ type message struct {
 	// bond is what the other call of a queue says, group what live control wants of a member or a caller in a queue.
 	bond  *bondMessage
 	group *groupOrder
+	// expired is machine detection whose time is up.
+	expired *detection
+	// screened is a dialled party whose greeting has lasted long enough to be judged.
+	screened *leg
 	// nudge carries nothing: it makes the session look again at what it waits for. It takes no room.
 	nudge bool
 }

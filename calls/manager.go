@@ -65,12 +65,21 @@ type Config struct {
 	// VoiceEngine and Voice speak what names no voice. Defaults: flite, slt.
 	VoiceEngine string
 	Voice       string
+	// Synthesis is the text-to-speech server of VoiceEngine EngineHTTP.
+	Synthesis Synthesis
+	// Recognizer is the speech recognizer of the nodes, for gathers that listen; without one they are refused.
+	Recognizer Recognizer
+	// StreamHosts are the hosts, and with each all below it, that the nodes may stream to. Default: none.
+	StreamHosts []string
 	// ConnectTimeout bounds connecting to an answer_url, RequestTimeout one whole request to it. Defaults 3 s, 5 s.
 	ConnectTimeout time.Duration
 	RequestTimeout time.Duration
 	// MediaTimeout bounds the fetching of one file to play, MediaLimit its size in bytes. Defaults 10 s, 16 MiB.
 	MediaTimeout time.Duration
 	MediaLimit   int64
+	// MediaCache bounds what is kept of fetched files after the calls that played them, in bytes. Default 256 MiB; negative
+	// keeps none.
+	MediaCache int64
 	// CommandTimeout bounds one command to a switch. Default 10 s.
 	CommandTimeout time.Duration
 	// RingAfter is how long an inbound caller waits for the answer_url before being told that it rings. Default 200 ms.
@@ -121,6 +130,14 @@ func (c Config) withDefaults() (Config, error) {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
 	c.MediaTimeout = cmp.Or(c.MediaTimeout, 10*time.Second)
 	c.MediaLimit = cmp.Or(c.MediaLimit, 16<<20)
+	c.MediaCache = cmp.Or(c.MediaCache, 256<<20)
+	if err := c.Synthesis.check(c.VoiceEngine); err != nil {
+		return c, err
+	}
+	if c.Synthesis.Client == nil {
+		c.Synthesis.Client = http.DefaultClient
+	}
+	c.Synthesis.Keep = cmp.Or(c.Synthesis.Keep, 24*time.Hour)
 	c.CommandTimeout = cmp.Or(c.CommandTimeout, 10*time.Second)
 	c.RingAfter = cmp.Or(c.RingAfter, 200*time.Millisecond)
 	c.WaitAfter = cmp.Or(c.WaitAfter, 2*time.Second)
@@ -230,6 +247,7 @@ func (m *Manager) Stop(ctx context.Context) error {
 		n.close()
 	}
 	m.work.Wait()
+	m.media.clear()
 	return err
 }
 

@@ -3,7 +3,6 @@ package calls
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,26 +11,39 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"tandem/egress"
 )
 
 // mediaStore fetches the files that applications want played. The switch never fetches: it would follow redirects to
-// anywhere and read the URL as syntax. A file is named by what it holds, so that calls that play the same share it, and is
-// removed when the last of them has ended.
+// anywhere and read the URL as syntax. A file is named by what it holds, so that calls that play the same share it. It stays while
+// a call holds it, and as long after that as the answer that it came with allows (RFC 9111), within a bound on what is kept.
 type mediaStore struct {
 	cfg Config
 
-	mu   sync.Mutex
-	held map[string]int // by path
+	mu     sync.Mutex
+	held   map[string]int        // by path
+	copies map[string]*mediaCopy // by what was asked for
+	size   int64                 // of all copies
+}
+
+// mediaCopy is a file that may serve again.
+type mediaCopy struct {
+	path    string
+	size    int64
+	expires time.Time // until then it serves unasked
+	etag    string
+	changed string // Last-Modified
+	used    time.Time
 }
 
 func newMediaStore(cfg Config) *mediaStore {
-	return &mediaStore{cfg: cfg, held: map[string]int{}}
+	return &mediaStore{cfg: cfg, held: map[string]int{}, copies: map[string]*mediaCopy{}}
 }
 
-// fetch brings the WAV file at a URL into a folder and returns its path there. The caller releases it.
-func (st *mediaStore) fetch(ctx context.Context, dir, url string) (string, error) {
+// fetch brings the sound file at a URL into a folder and returns its path there. The caller releases it.
+func (st *mediaStore) fetch(ctx context.Context, dir, url string, mp3 bool) (string, error) {
 	if _, err := egress.CheckURL(url); err != nil {
 		return "", err
 	}
@@ -41,28 +53,93 @@ func (st *mediaStore) fetch(ctx context.Context, dir, url string) (string, error
 	if err != nil {
 		return "", fmt.Errorf("make the request: %w", err)
 	}
-	req.Header.Set("Accept", "audio/wav, audio/x-wav, application/octet-stream;q=0.5")
-	resp, err := st.cfg.Client.Do(req)
+	req.Header.Set("Accept", "audio/wav, audio/x-wav, audio/mpeg, application/octet-stream;q=0.5")
+	return st.obtain(dir+" "+url, dir, mp3, req, st.cfg.Client)
+}
+
+// obtain answers a request from a copy, or makes it. key names what is asked for.
+func (st *mediaStore) obtain(key, dir string, mp3 bool, req *http.Request, client *http.Client) (string, error) {
+	kept := st.lookUp(key)
+	if kept != nil && st.cfg.Now().Before(kept.expires) {
+		return kept.path, nil
+	}
+	if kept != nil {
+		// Held while it is asked about: it must not go meanwhile.
+		if kept.etag != "" {
+			req.Header.Set("If-None-Match", kept.etag)
+		}
+		if kept.changed != "" {
+			req.Header.Set("If-Modified-Since", kept.changed)
+		}
+	}
+	path, err := st.request(key, dir, mp3, req, client, kept)
+	if kept != nil && (err != nil || path != kept.path) {
+		st.release([]string{kept.path})
+	}
+	return path, err
+}
+
+// lookUp returns a copy that may serve, held for the caller; nil when there is none.
+func (st *mediaStore) lookUp(key string) *mediaCopy {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	kept := st.copies[key]
+	if kept == nil {
+		return nil
+	}
+	if _, err := os.Stat(kept.path); err != nil {
+		st.drop(key)
+		return nil
+	}
+	kept.used = st.cfg.Now()
+	st.held[kept.path]++
+	found := *kept
+	return &found
+}
+
+// request makes a request and stores what it brings.
+func (st *mediaStore) request(key, dir string, mp3 bool, req *http.Request, client *http.Client, kept *mediaCopy) (string, error) {
+	resp, err := client.Do(req)
 	if err != nil {
 		return "", fmt.Errorf("fetch the file: %w", plain(err))
 	}
 	defer func() {
 		_ = resp.Body.Close()
 	}()
+	now := st.cfg.Now()
+	rule := readCaching(resp.Header, now)
+	if kept != nil && resp.StatusCode == http.StatusNotModified {
+		kept.expires = rule.expires
+		st.keep(key, kept)
+		return kept.path, nil
+	}
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("fetch the file: answered %d", resp.StatusCode)
 	}
-	return st.save(dir, resp.Body)
+	path, size, err := st.save(dir, resp.Body, mp3)
+	if err != nil {
+		return "", err
+	}
+	if rule.keep {
+		st.keep(key, &mediaCopy{path: path, size: size, expires: rule.expires, etag: rule.etag, changed: rule.changed, used: now})
+	}
+	return path, nil
 }
 
-// save writes a file under a temporary name while it comes, checks it, and names it by its SHA-256.
-func (st *mediaStore) save(dir string, body io.Reader) (path string, err error) {
+// errNotSound refuses what is no sound file that a switch can play.
+var errNotSound = errors.New("is neither a WAV nor an MP3 file")
+
+// errNoMP3 refuses an MP3 file where the switch cannot play one.
+var errNoMP3 = errors.New("is an MP3 file, which this node cannot play: it has no " + moduleMP3)
+
+// save writes a file under a temporary name while it comes, checks it, and names it by its SHA-256. It is held once.
+func (st *mediaStore) save(dir string, body io.Reader, mp3 bool) (path string, size int64, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the switch runs as another user
-		return "", fmt.Errorf("make the media folder: %w", err)
+		return "", 0, fmt.Errorf("make the media folder: %w", err)
 	}
 	tmp, err := os.CreateTemp(dir, "fetching-*.part")
 	if err != nil {
-		return "", fmt.Errorf("store the file: %w", err)
+		return "", 0, fmt.Errorf("store the file: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -70,12 +147,13 @@ func (st *mediaStore) save(dir string, body io.Reader) (path string, err error) 
 		}
 	}()
 	digest := sha256.New()
-	size, err := io.Copy(io.MultiWriter(tmp, digest), io.LimitReader(body, st.cfg.MediaLimit+1))
+	size, err = io.Copy(io.MultiWriter(tmp, digest), io.LimitReader(body, st.cfg.MediaLimit+1))
 	if err == nil && size > st.cfg.MediaLimit {
 		err = fmt.Errorf("the file is larger than %d bytes", st.cfg.MediaLimit)
 	}
+	suffix := ""
 	if err == nil {
-		_, err = readWAV(tmp)
+		suffix, err = soundKind(tmp, mp3)
 	}
 	if err == nil {
 		err = tmp.Chmod(0o644) // the switch runs as another user
@@ -84,84 +162,103 @@ func (st *mediaStore) save(dir string, body io.Reader) (path string, err error) 
 		err = closing
 	}
 	if err != nil {
-		return "", fmt.Errorf("store the file: %w", err)
+		return "", 0, fmt.Errorf("store the file: %w", err)
 	}
-	path = filepath.Join(dir, hex.EncodeToString(digest.Sum(nil)[:16])+".wav")
+	path = filepath.Join(dir, hex.EncodeToString(digest.Sum(nil)[:16])+suffix)
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if err := os.Rename(tmp.Name(), path); err != nil {
-		return "", fmt.Errorf("store the file: %w", err)
+		return "", 0, fmt.Errorf("store the file: %w", err)
 	}
 	st.held[path]++
-	return path, nil
+	return path, size, nil
 }
 
-// release gives files back; one that no call holds any more is removed.
+// soundKind says what suffix a file needs for the switch to know how to play it.
+func soundKind(f io.ReadSeeker, mp3 bool) (suffix string, err error) {
+	_, err = readWAV(f)
+	if err == nil {
+		return ".wav", nil
+	}
+	if !errors.Is(err, errNotWAV) {
+		return "", err
+	}
+	var head [3]byte
+	if err := readAt(f, 0, head[:]); err != nil {
+		return "", errNotSound
+	}
+	// An ID3v2 tag, or the sync word of an MPEG audio frame of layer III (ISO/IEC 11172-3, 2.4.1.3).
+	if string(head[:]) != "ID3" && (head[0] != 0xff || head[1]&0xe6 != 0xe2) {
+		return "", errNotSound
+	}
+	if !mp3 {
+		return "", errNoMP3
+	}
+	return ".mp3", nil
+}
+
+// keep remembers a copy, and forgets those that were used longest ago where there are too many.
+func (st *mediaStore) keep(key string, c *mediaCopy) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if old := st.copies[key]; old != nil && old.path == c.path {
+		old.expires, old.etag, old.changed, old.used = c.expires, c.etag, c.changed, c.used
+		return
+	}
+	st.drop(key)
+	if c.size > st.cfg.MediaCache {
+		return
+	}
+	st.copies[key] = c
+	st.size += c.size
+	st.held[c.path]++
+	for st.size > st.cfg.MediaCache {
+		oldest := ""
+		for other, candidate := range st.copies {
+			if other != key && (oldest == "" || candidate.used.Before(st.copies[oldest].used)) {
+				oldest = other
+			}
+		}
+		st.drop(oldest)
+	}
+}
+
+// drop forgets a copy. The lock is held.
+func (st *mediaStore) drop(key string) {
+	c := st.copies[key]
+	if c == nil {
+		return
+	}
+	delete(st.copies, key)
+	st.size -= c.size
+	st.letGo(c.path)
+}
+
+// release gives files back; one that no call holds any more and no copy keeps is removed.
 func (st *mediaStore) release(paths []string) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, path := range paths {
-		if st.held[path]--; st.held[path] > 0 {
-			continue
-		}
-		delete(st.held, path)
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			st.cfg.Logger.Warn("media file not removed", "error", err)
-		}
+		st.letGo(path)
 	}
 }
 
-// errNotWAV refuses what is no sound file that the switch can play.
-var errNotWAV = errors.New("is not a WAV file")
-
-// wavInfo is what the header of a WAV file says.
-type wavInfo struct {
-	seconds float64
+// letGo gives one hold back. The lock is held.
+func (st *mediaStore) letGo(path string) {
+	if st.held[path]--; st.held[path] > 0 {
+		return
+	}
+	delete(st.held, path)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		st.cfg.Logger.Warn("media file not removed", "error", err)
+	}
 }
 
-// WAV formats that libsndfile, and with it FreeSWITCH, plays (RFC 2361 and mmreg.h).
-var wavFormats = map[uint16]bool{1: true, 3: true, 6: true, 7: true, 0x11: true, 0x31: true, 0xfffe: true}
-
-// readWAV checks that a file is a RIFF WAVE with a format and data, and returns its length.
-func readWAV(f io.ReadSeeker) (wavInfo, error) {
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return wavInfo{}, fmt.Errorf("read the file: %w", err)
+// clear removes all copies, at the end.
+func (st *mediaStore) clear() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for key := range st.copies {
+		st.drop(key)
 	}
-	var head [12]byte
-	if err := readAt(f, 0, head[:]); err != nil || string(head[:4]) != "RIFF" || string(head[8:]) != "WAVE" {
-		return wavInfo{}, errNotWAV
-	}
-	var rate uint32
-	for at := int64(12); at+8 <= end; {
-		var chunk [8]byte
-		if err := readAt(f, at, chunk[:]); err != nil {
-			return wavInfo{}, errNotWAV
-		}
-		size := int64(binary.LittleEndian.Uint32(chunk[4:]))
-		switch string(chunk[:4]) {
-		case "fmt ":
-			var format [16]byte
-			if err := readAt(f, at+8, format[:]); err != nil || size < 16 || !wavFormats[binary.LittleEndian.Uint16(format[:])] {
-				return wavInfo{}, errNotWAV
-			}
-			rate = binary.LittleEndian.Uint32(format[8:])
-		case "data":
-			if rate == 0 {
-				return wavInfo{}, errNotWAV
-			}
-			// A recorder that was stopped hard leaves a size it never corrected.
-			return wavInfo{seconds: float64(min(size, end-at-8)) / float64(rate)}, nil
-		}
-		at += 8 + size + size&1
-	}
-	return wavInfo{}, errNotWAV
-}
-
-func readAt(f io.ReadSeeker, at int64, into []byte) error {
-	if _, err := f.Seek(at, io.SeekStart); err != nil {
-		return err
-	}
-	_, err := io.ReadFull(f, into)
-	return err
 }

@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"tandem/actions"
@@ -11,14 +12,13 @@ import (
 
 // doPlay fetches the files and plays them, as often as asked or until max_seconds.
 func (s *session) doPlay(a *actions.Play) (outcome, error) {
-	files, failure, err := s.fetchFiles(a.URLs)
+	app, failure, build, err := s.prepareSound(a)
 	if err != nil {
 		return outcome{}, err
 	}
 	if failure != nil {
 		return outcome{result: map[string]any{"outcome": "failed", "played_ms": 0}}, s.skip(a, "url", failure.Error())
 	}
-	app, build := esl.Playback(files...)
 	begun := s.m.cfg.Now()
 	stop := s.breakAfter(a.MaxSeconds)
 	defer stop()
@@ -28,6 +28,10 @@ func (s *session) doPlay(a *actions.Play) (outcome, error) {
 		done, err := s.media(app, build, noTerminators, a.Early)
 		if err != nil {
 			return outcome{}, err
+		}
+		if s.interrupted() {
+			result["outcome"] = reasonInterrupted
+			break
 		}
 		if a.MaxSeconds > 0 && s.m.cfg.Now().Sub(begun) >= a.MaxSeconds {
 			result["outcome"] = "max_seconds"
@@ -46,6 +50,34 @@ func (s *session) doPlay(a *actions.Play) (outcome, error) {
 	}
 	result["played_ms"] = s.m.cfg.Now().Sub(begun).Milliseconds()
 	return outcome{result: result}, nil
+}
+
+// prepareSound is the application that plays the files, or the tone, once. failure is why the files cannot be had, build why the
+// switch cannot be told.
+func (s *session) prepareSound(a *actions.Play) (app esl.App, failure, build, err error) {
+	if a.Tone != "" {
+		spec, known := actions.ToneSpec(a.Tone)
+		if !known {
+			return app, fmt.Errorf("there is no tone %q", a.Tone), nil, nil
+		}
+		app, build = esl.Tone(spec, 1)
+		return app, nil, build, nil
+	}
+	files, failure, err := s.fetchFiles(a.URLs)
+	if failure != nil || err != nil {
+		return app, failure, nil, err
+	}
+	app, build = esl.Playback(files...)
+	return app, nil, build, nil
+}
+
+// playsMP3 says whether the node can play MP3 files.
+func (s *session) playsMP3() (has bool, err error) {
+	err = s.order("ask for a module", func(ctx context.Context) (err error) {
+		has, err = s.node.capable(ctx, moduleMP3)
+		return err
+	})
+	return has, err
 }
 
 // breakAfter interrupts what the channel plays after a time; 0 is never. The function that it returns stops the clock and
@@ -74,10 +106,14 @@ func (s *session) breakAfter(limit time.Duration) (stop func()) {
 // the call's flow.
 func (s *session) fetchFiles(urls []string) (files []string, failure, err error) {
 	dir := s.m.cfg.MediaDir(s.node.row)
+	mp3, err := s.playsMP3()
+	if err != nil {
+		return nil, nil, err
+	}
 	err = s.beside(func(ctx context.Context) {
 		for _, url := range urls {
 			var file string
-			if file, failure = s.m.media.fetch(ctx, dir, url); failure != nil {
+			if file, failure = s.m.media.fetch(ctx, dir, url, mp3); failure != nil {
 				return
 			}
 			files = append(files, file)

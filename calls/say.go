@@ -1,20 +1,25 @@
 package calls
 
 import (
-	"cmp"
 	"time"
 
 	"tandem/actions"
-	"tandem/esl"
 )
 
 // briefest is the shortest time in which anything can be heard. What is to be repeated until the caller hangs up, and is
 // over sooner, failed on the switch: it is not tried over and over.
 const briefest = 20 * time.Millisecond
 
-// doSay speaks a text with the switch's speech engine, as often as asked.
+// doSay speaks a text, as often as asked.
 func (s *session) doSay(a *actions.Say) (outcome, error) {
-	app, build := esl.Speak(s.m.cfg.VoiceEngine, cmp.Or(a.Voice, s.m.cfg.Voice), a.Text)
+	spoken, failure, err := s.prepareSpeech(a)
+	if err != nil {
+		return outcome{}, err
+	}
+	if failure != nil {
+		return outcome{result: map[string]any{"outcome": "failed", "played_ms": 0}}, s.skip(a, "text", failure.Error())
+	}
+	app, build := spoken.app(s.m.cfg.VoiceEngine)
 	terminators := noTerminators
 	if a.BargeIn {
 		terminators = anyTerminators
@@ -32,7 +37,7 @@ func (s *session) doSay(a *actions.Say) (outcome, error) {
 			break
 		}
 		if digit := done.Variable(terminatorUsed); a.BargeIn && digit != "" {
-			result["outcome"], result["digit"] = "interrupted", digit
+			result["outcome"], result["digit"] = reasonInterrupted, digit
 			break
 		}
 		if a.Loop == 0 && s.m.cfg.Now().Sub(started) < briefest {

@@ -59,6 +59,7 @@ type session struct {
 	onJoin func(*leg) error // what a dial does when a party is joined
 	tapes  []*recording     // recordings that have not ended
 
+	detections  []*detection // that have no verdict yet, or wait for a beep
 	flow        flow
 	replacement *directive       // the list that live control wants run instead, until the flow takes it
 	appended    []actions.Action // what live control wants run after the first list, before there is one
@@ -77,6 +78,8 @@ type session struct {
 	terms       string           // the channel's playback_terminators, as far as we set them
 	promptVoice string           // the voice of the channel's prompts, "" before the first
 	gathers     int              // how many variables for digits the channel has
+	private     bool             // a sensitive gather runs: nobody is told what is typed
+	keys        int              // how many keys were told of
 }
 
 func newSession(n *node, channel string) *session {
@@ -109,6 +112,7 @@ func (s *session) run() {
 	if !s.ended && !errors.Is(err, errAbandoned) {
 		err = s.bringDown()
 	}
+	s.dropDetections()
 	if s.ended {
 		err = s.finish()
 	}
@@ -130,6 +134,9 @@ func (s *session) live() error {
 		err = s.dialOut()
 	}
 	if err != nil {
+		return err
+	}
+	if err := s.detectAtAnswer(); err != nil {
 		return err
 	}
 	err = s.runFlow()
@@ -215,6 +222,10 @@ func (s *session) handle(m message) error {
 		return s.ring()
 	case m.directed != nil:
 		return s.direct(m.directed)
+	case m.expired != nil:
+		return s.expire(m.expired)
+	case m.screened != nil:
+		return s.judgeLeg(m.screened)
 	case m.bond != nil:
 		s.handleBond(m.bond)
 	case m.group != nil:
@@ -229,6 +240,7 @@ func (s *session) handleEvent(ev *esl.Event) error {
 	}
 	switch ev.Name() {
 	case eventProgress, eventProgressMedia:
+		s.early = s.early || ev.Name() == eventProgressMedia
 		return s.move(onProgress, nil)
 	case eventAnswer:
 		return s.handleAnswer(ev.Time())
@@ -243,10 +255,7 @@ func (s *session) handleEvent(ev *esl.Event) error {
 	case eventBridge:
 		s.handleBridge(ev)
 		if l := s.legs[ev.Get("Other-Leg-Unique-ID")]; l != nil {
-			s.joinLeg(l, ev.Time())
-			if s.onJoin != nil {
-				return s.onJoin(l)
-			}
+			return s.bridgeLeg(l, ev.Time())
 		}
 	case eventDTMF:
 		return s.handleDTMF(ev)
@@ -340,8 +349,11 @@ func (s *session) awaitHangup() error {
 // is interrupted meanwhile, the application is broken off, and its completion returned like any other: the caller looks at
 // interrupted.
 func (s *session) execute(id string, app esl.App) (*esl.Event, error) {
-	return s.executeUntil(id, app, func(ctx context.Context) error { return s.node.sw.Break(ctx, s.channel) })
+	return s.executeUntil(id, app, s.breakOff)
 }
+
+// breakOff ends what the channel plays or records.
+func (s *session) breakOff(ctx context.Context) error { return s.node.sw.Break(ctx, s.channel) }
 
 // executeUntil is execute for applications that something else than a break of the playback ends.
 func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Context) error) (*esl.Event, error) {

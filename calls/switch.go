@@ -57,6 +57,8 @@ type Switch interface {
 	ConferenceRecord(ctx context.Context, conference, path string) error
 	ConferenceRecordStop(ctx context.Context, conference, path string) error
 	ConferenceMembers(ctx context.Context, conference string) ([]esl.ConferenceMember, error)
+	StreamStart(ctx context.Context, channel string, stream esl.AudioStream) error
+	StreamStop(ctx context.Context, channel string) error
 	Exists(ctx context.Context, channel string) (bool, error)
 	Dump(ctx context.Context, channel string) (*esl.Event, error)
 }

@@ -96,6 +96,13 @@ func Playback(files ...string) (App, error) {
 	return App{name: "playback", args: "file_string://" + strings.Join(files, "!")}, nil
 }
 
+// AVMDStart begins to listen for the beep of a mailbox; CUSTOM avmd::beep tells when it was heard. It is over at once, and listens on
+// beside what follows. Only a channel that was dialled can be listened to (mod_avmd.c, avmd_start_function).
+func AVMDStart() App { return App{name: "avmd_start"} }
+
+// AVMDStop ends what AVMDStart began.
+func AVMDStop() App { return App{name: "avmd_stop"} }
+
 // Tone plays a tone in FreeSWITCH's notation (TGML), such as "%(500,0,640)", as often as asked; 0 is for ever.
 func Tone(spec string, loops int) (App, error) {
 	if err := checkPattern("tone", spec, tonePattern, "a tone such as %%(500,0,640)"); err != nil {

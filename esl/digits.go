@@ -34,6 +34,14 @@ func SpeechPrompt(text string) (Prompt, error) {
 	return Prompt{parts: []string{"say:" + spoken}}, nil
 }
 
+// TonePrompt plays a tone in FreeSWITCH's notation (TGML) once.
+func TonePrompt(spec string) (Prompt, error) {
+	if err := checkPattern("tone", spec, tonePattern, "a tone such as %%(500,0,640)"); err != nil {
+		return Prompt{}, err
+	}
+	return Prompt{parts: []string{"tone_stream://" + spec}}, nil
+}
+
 // SilencePrompt plays silence.
 func SilencePrompt(d time.Duration) (Prompt, error) {
 	ms, err := milliseconds("duration", d, time.Millisecond, time.Hour)

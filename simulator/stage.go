@@ -307,6 +307,16 @@ func (g *stage) RecordUnmask(_ context.Context, channelID, file string) error {
 	return g.sent(channelID, "api uuid_record unmask %s", baseName(file))
 }
 
+// StreamStart implements calls.Switch.
+func (g *stage) StreamStart(_ context.Context, channelID string, stream esl.AudioStream) error {
+	return g.sent(channelID, "api uuid_audio_stream start %s %s 8k", stream.URL, stream.Mix)
+}
+
+// StreamStop implements calls.Switch.
+func (g *stage) StreamStop(_ context.Context, channelID string) error {
+	return g.sent(channelID, "api uuid_audio_stream stop")
+}
+
 // Exists implements calls.Switch.
 func (g *stage) Exists(_ context.Context, channelID string) (bool, error) {
 	g.mu.Lock()
