@@ -44,6 +44,8 @@ func TestInvariants(t *testing.T) {
 				"topup":   machine.topup,
 				"adjust":  machine.adjust,
 				"reserve": machine.reserve,
+				"queue":   machine.queue,
+				"start":   machine.start,
 				"settle":  machine.settle,
 				"again":   machine.settleAgain,
 				"undone":  machine.undone,
@@ -105,6 +107,45 @@ func (m *ledgerMachine) reserve(rt *rapid.T) {
 	require.Equal(rt, m.rater.Cost(call.PricePerMinuteMicros, call.GrantedSeconds), call.HoldMicros)
 	a.held += call.HoldMicros
 	a.open = append(a.open, call)
+}
+
+// queue makes a call that holds nothing until it is started; it may be settled before that, and costs nothing then.
+func (m *ledgerMachine) queue(rt *rapid.T) {
+	a := m.account(rt)
+	call := &models.Call{CustomerID: a.app.CustomerID, ApplicationID: a.app.ID, Direction: models.Outbound, Status: models.CallQueued}
+	require.NoError(rt, m.s.CreateCall(m.t.Context(), call))
+	a.open = append(a.open, call)
+}
+
+// start starts a queued call: what it may cost is held then. One that was started or settled before is left as it is, and so
+// is the balance.
+func (m *ledgerMachine) start(rt *rapid.T) {
+	a := m.account(rt)
+	calls := append(append([]*models.Call{}, a.open...), a.closed...)
+	if len(calls) == 0 {
+		rt.Skip("no call")
+	}
+	call := rapid.SampledFrom(calls).Draw(rt, "call")
+	queued := call.Status == models.CallQueued && call.SettledAt == nil
+	started := *call
+	err := m.s.InTx(m.t.Context(), func(tx *models.Store) error {
+		held, err := m.rater.Reserve(m.t.Context(), tx, call.CustomerID, call.Direction)
+		if err != nil {
+			return err
+		}
+		started.Status = models.CallDialing
+		started.PricePerMinuteMicros, started.HoldMicros, started.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
+		return tx.StartCall(m.t.Context(), &started)
+	})
+	switch {
+	case errors.Is(err, models.ErrInsufficientBalance):
+	case queued:
+		require.NoError(rt, err)
+		*call = started
+		a.held += call.HoldMicros
+	default:
+		require.ErrorIs(rt, err, models.ErrStale)
+	}
 }
 
 // take removes a random open call.
