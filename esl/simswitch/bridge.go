@@ -87,7 +87,12 @@ func (c *channel) bridgeFailed(result placed) {
 	why := result.cause
 	var failure map[string]string
 	if result.last != nil {
-		failure = result.last.get("sip_invite_failure_status", "sip_invite_failure_phrase")
+		failure = result.last.get("sip_invite_failure_status", "sip_invite_failure_phrase", "proto_specific_hangup_cause")
+		// A leg that this side gave up has no status of the far end's yet.
+		if failure["proto_specific_hangup_cause"] == "" {
+			failure = nil
+		}
+		delete(failure, "proto_specific_hangup_cause")
 	}
 	c.mu.Lock()
 	c.setLocked("originate_disposition", why.String())

@@ -356,6 +356,7 @@ func (k *take) transcript(loose []string) string {
 	for i, uuid := range k.legs {
 		fmt.Fprintf(&out, "== leg %d\n", i+1)
 		var hangups []string
+		unbridged := false
 		for _, e := range k.cl.of(uuid) {
 			name := e["Event-Name"]
 			// A leg on its way out is told its fate by another thread than the one that moves it through its states: which
@@ -386,8 +387,14 @@ func (k *take) transcript(loose []string) string {
 				fmt.Fprintf(&out, "%s %s\n", name, e["Channel-State"])
 				continue
 			}
+			// The called side's thread tells the caller how it ended, while the caller's thread raises these two: which comes first is
+			// chance. What follows them says it.
+			unbridged = name == "CHANNEL_UNBRIDGE" || unbridged && e["Application"] == "bridge"
 			fmt.Fprintf(&out, "%s\n", name)
 			for _, h := range conformanceHeaders {
+				if unbridged && strings.HasPrefix(h, "variable_last_bridge_") && h != "variable_last_bridge_to" {
+					continue
+				}
 				if value, ok := e[h]; ok && !contains(loose, h) && (!chance || h != "Channel-State") {
 					fmt.Fprintf(&out, "    %s: %s\n", h, scrubTo(k.translate(strings.TrimSpace(value)), k.to))
 				}
