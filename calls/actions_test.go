@@ -247,6 +247,7 @@ func TestDial(t *testing.T) {
 			s.sw.mu.Unlock()
 			s.sw.answer(leg)
 			s.sw.answer(c.channel)
+			s.sw.event("CHANNEL_BRIDGE", c.channel, "Other-Leg-Unique-ID", leg)
 			s.sw.hangup(leg, "NORMAL_CLEARING", "variable_sip_hangup_disposition", "recv_bye",
 				"Event-Date-Timestamp", microseconds(time.Now().Add(12*time.Second)))
 			s.sw.complete(c, "variable_originate_disposition", "SUCCESS", "variable_last_bridge_hangup_cause", "NORMAL_CLEARING")

@@ -63,6 +63,7 @@ const (
 	causeProgressLimit = "PROGRESS_TIMEOUT"
 	causeLoseRace      = "LOSE_RACE"
 	causePickedOff     = "PICKED_OFF"
+	causeUnspecified   = "NORMAL_UNSPECIFIED"
 )
 
 // verdict is what one cause means for a call that nobody answered.

@@ -22,7 +22,10 @@ type dialing struct {
 
 	parties  []*called
 	limit    time.Duration
-	group    esl.Group // what all rounds have in common
+	joined   func(*leg) error // called once a party is joined, and is wanted
+	told     bool             // joined was called
+	tape     *recording       // of the connection
+	group    esl.Group        // what all rounds have in common
 	ringback esl.Ringback
 	legs     []*leg // of all rounds, in order
 }
@@ -39,12 +42,15 @@ func (s *session) doDial(a *actions.Dial) (outcome, error) {
 	d := &dialing{s: s, kind: models.LegDial, a: a, limit: a.MaxSeconds}
 	failed, err := d.prepare("dial")
 	if err != nil || failed {
-		return outcome{result: map[string]any{"dial_status": "failed", "reason": "action_failed", "seconds": 0.0}}, err
+		return outcome{result: map[string]any{"dial_status": dialFailed, "reason": codeActionFailed, "seconds": 0.0}}, err
 	}
-	if err := d.recorded(); err != nil {
+	if d.a.Record && !s.call.Record {
+		d.joined = d.record
+	}
+	if err := d.run(); err != nil {
 		return outcome{}, err
 	}
-	return outcome{result: d.result()}, nil
+	return outcome{result: d.result()}, d.stopRecord()
 }
 
 // prepare finds the ways to the parties and what will be heard. failed says that something could not be had, which was told.
@@ -88,16 +94,11 @@ const defaultRingback = "ringback_us"
 // prepareRingback decides what the caller hears while the parties ring.
 func (d *dialing) prepareRingback(verb string) (failed bool, err error) {
 	name := d.a.Ringback
-	// With several parties there is no one whose sound could be passed on.
-	d.group.IgnoreEarlyMedia = name != "" || len(d.parties) > 1
-	switch {
-	case name == actions.RingbackNone:
+	// With several parties there is no one whose sound could be passed on. The sound of one that is asked something would end the
+	// question before it is put.
+	d.group.IgnoreEarlyMedia = name != "" || len(d.parties) > 1 || d.a.Confirm != nil || d.a.MachineDetection != nil || len(d.announce) > 0
+	if name == "" || name == actions.RingbackNone {
 		return false, nil
-	case name == "":
-		if !d.s.answered {
-			return false, nil // the switch passes the ringing on
-		}
-		name = defaultRingback
 	}
 	if spec, ok := actions.ToneSpec(name); ok {
 		d.ringback, err = esl.ToneRingback(spec)
@@ -118,6 +119,8 @@ func (d *dialing) prepareRingback(verb string) (failed bool, err error) {
 func (d *dialing) prepareQuestion(verb string) (failed bool, err error) {
 	voice := d.s.m.cfg.Voice
 	switch {
+	case d.a.Confirm == nil && d.a.MachineDetection != nil && !d.a.MachineDetection.Async:
+		d.group.Hold = d.a.MachineDetection.Timeout + time.Second
 	case d.a.Confirm != nil:
 		heard, failed, err := d.s.promptFor(verb, d.a.Confirm.Prompt, "confirm.prompt")
 		if err != nil || failed {
@@ -141,26 +144,6 @@ func (d *dialing) prepareQuestion(verb string) (failed bool, err error) {
 
 // announceLimit ends a party that has not heard its announcement out.
 const announceLimit = 3 * time.Minute
-
-// recorded runs the rounds, with a recording of their own where the action wants one and the call has none.
-func (d *dialing) recorded() error {
-	s := d.s
-	if !d.a.Record || s.background() != nil {
-		return d.run()
-	}
-	tape, err := s.newTape(actions.FormatWAV, stereo)
-	if err != nil {
-		return err
-	}
-	ran, err := s.runTape(tape)
-	if err != nil {
-		return err
-	}
-	if err := d.run(); err != nil || !ran {
-		return err // the end of the call closes the recording
-	}
-	return s.stopTape(tape)
-}
 
 // run calls the parties, round by round, until one was joined, nobody is left, or the call is interrupted.
 func (d *dialing) run() error {
@@ -212,7 +195,9 @@ func (d *dialing) callable(parties []*called) []*leg {
 		}
 		party.tried++
 		l := d.s.newLeg(d.kind, party.target, trunk)
-		l.party, l.trunk, l.limit, l.asks = party, trunk, d.limit, d.group.Confirm != nil || d.group.Announce != nil
+		l.party, l.trunk, l.limit = party, trunk, d.limit
+		l.confirms, l.held = d.group.Confirm != nil, d.group.Hold > 0
+		l.asks = l.confirms || l.held || d.group.Announce != nil
 		l.detect = d.a.MachineDetection
 		legs = append(legs, l)
 	}
@@ -263,7 +248,9 @@ func (d *dialing) round(legs []*leg) error {
 	if err := d.open(longest); err != nil {
 		return err
 	}
+	s.onJoin = d.join
 	done, err := s.executeUntil(id, esl.Bridge(dial), s.killLegs)
+	s.onJoin = nil
 	if err != nil {
 		return err // the end of the call ends the legs
 	}
@@ -273,14 +260,15 @@ func (d *dialing) round(legs []*leg) error {
 			return err
 		}
 	}
-	cause := done.Variable("last_bridge_hangup_cause")
-	if cause == "" {
-		cause = done.Variable("originate_disposition")
+	if err := s.awaitLegs(readCauses(done), done.Time()); err != nil {
+		return err
 	}
-	if cause == "" || cause == "SUCCESS" {
-		cause = causeNormal
+	if l := d.winner(); l != nil && d.kind == models.LegTransfer && !d.told {
+		// The word that it was joined was lost with a connection; its end remembers it.
+		d.told = true
+		return d.joined(l)
 	}
-	return s.awaitLegs(hangupFacts{cause: cause, sip: protocolStatus(done.Variable("last_bridge_proto_specific_hangup_cause"))}, done.Time())
+	return nil
 }
 
 // address is how the switch reaches a leg's party.
@@ -338,7 +326,16 @@ func (d *dialing) open(longest time.Duration) error {
 			return err
 		}
 	}
-	err := s.order("set the ringback", func(ctx context.Context) error { return s.node.sw.SetRingback(ctx, s.channel, d.ringback) })
+	ringback := d.ringback
+	if d.a.Ringback == "" && (s.answered || s.early) {
+		// Whoever has heard a sound of ours hears no ringing of the network's any more.
+		spec, _ := actions.ToneSpec(defaultRingback)
+		var err error
+		if ringback, err = esl.ToneRingback(spec); err != nil {
+			return err
+		}
+	}
+	err := s.order("set the ringback", func(ctx context.Context) error { return s.node.sw.SetRingback(ctx, s.channel, ringback) })
 	if err != nil {
 		return err
 	}
@@ -348,7 +345,7 @@ func (d *dialing) open(longest time.Duration) error {
 // winner is the leg that was joined, nil while there is none.
 func (d *dialing) winner() *leg {
 	for _, l := range d.legs {
-		if l.row.Status == models.LegEnded && l.row.DialStatus == "answered" || l.facts == nil && l.joined() {
+		if l.facts == nil && l.joined() || l.facts != nil && l.row.DialStatus == dialAnswered {
 			return l
 		}
 	}

@@ -2,16 +2,26 @@ package calls
 
 import "time"
 
+// The words of dial_status.
+const (
+	dialAnswered = "answered"
+	dialBusy     = "busy"
+	dialNoAnswer = "no_answer"
+	dialFailed   = "failed"
+	dialCanceled = "canceled"
+	dialMachine  = "machine"
+)
+
 // dialStatuses are the words of dial_status for the states that a call of its own would have.
 var dialStatuses = map[string]string{
-	StatusBusy: "busy", StatusNoAnswer: "no_answer", StatusCanceled: "canceled", StatusRejected: "failed", StatusFailed: "failed",
+	StatusBusy: dialBusy, StatusNoAnswer: dialNoAnswer, StatusCanceled: dialCanceled, StatusRejected: dialFailed, StatusFailed: dialFailed,
 }
 
 // result is what became of a dial: of the party that was joined, or of the last one that said something.
 func (d *dialing) result() map[string]any {
 	told := d.telling()
 	if told == nil {
-		return map[string]any{"dial_status": "failed", "reason": "no_active_trunk", "seconds": 0.0}
+		return map[string]any{"dial_status": dialFailed, "reason": "no_active_trunk", "seconds": 0.0}
 	}
 	result := told.result()
 	delete(result, "to")
@@ -45,7 +55,7 @@ func (d *dialing) telling() *leg {
 	}
 	var last, canceled *leg
 	for _, l := range d.legs {
-		if l.row.DialStatus == "canceled" {
+		if l.row.DialStatus == dialCanceled {
 			canceled = l
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,10 +31,15 @@ type leg struct {
 	trunk  *models.Trunk
 	detect *actions.MachineDetection
 	limit  time.Duration // of the connection
-	asks   bool          // the party must press a key, or hear something out, before it is joined
+	// asks says that the party is heard, or hears something, after it has answered and before it is joined; confirms, that it must
+	// press a key; held, that it waits for the verdict of machine detection.
+	asks, confirms, held bool
 
-	joinedAt time.Time
-	machine  bool         // machine detection has thrown it out
+	answered time.Time // by the switch's clock
+	bridged  time.Time // when the switch joined it with the call, perhaps before it answered
+	joinedAt time.Time // the later of the two, once there are both
+	screen   *screening
+	machine  bool         // a machine has answered, and is thrown out for it
 	facts    *hangupFacts // how its channel ended, nil while it lives
 }
 
@@ -40,7 +47,7 @@ type leg struct {
 func (s *session) newLeg(kind string, target actions.Target, trunk *models.Trunk) *leg {
 	l := &leg{target: target, row: models.Leg{
 		ID: models.NewID(models.PrefixLeg), CallID: s.call.ID, CustomerID: s.call.CustomerID, ChannelID: uuid.NewString(), Kind: kind,
-		To: cmp.Or(target.Number, target.SIP), Status: models.LegDialing,
+		To: targetName(target), Status: models.LegDialing,
 	}}
 	if trunk != nil {
 		l.row.TrunkID = &trunk.ID
@@ -48,7 +55,10 @@ func (s *session) newLeg(kind string, target actions.Target, trunk *models.Trunk
 	return l
 }
 
-// follow makes the events of a leg come to the session, until its channel has ended.
+// targetName is how a target is told of: its number or its SIP URI.
+func targetName(target actions.Target) string { return cmp.Or(target.Number, target.SIP) }
+
+// followLeg makes the events of a leg come to the session, until its channel has ended.
 func (s *session) followLeg(l *leg) {
 	s.legs[l.row.ChannelID] = l
 	s.m.nameLeg(s, l.row.ChannelID)
@@ -71,10 +81,15 @@ func (s *session) handleLeg(ev *esl.Event) error {
 		return s.answerLeg(l, ev.Time())
 	case eventDTMF:
 		return s.handleDTMF(ev)
+	case eventRecordStop:
+		if l.screen != nil && ev.Get("Record-File-Path") == l.screen.path {
+			return s.judgeLeg(l)
+		}
 	case eventHangupComplete:
 		facts := readFacts(ev)
-		if at := microTime(ev.Get("Caller-Channel-Bridged-Time")); !at.IsZero() && l.joinedAt.IsZero() {
-			l.joinedAt = at
+		if bridged := microTime(ev.Get("Caller-Channel-Bridged-Time")); l.joinedAt.IsZero() && !bridged.IsZero() && !facts.answeredAt.IsZero() {
+			// It was joined, and the word of it was lost, or is still on the way.
+			l.joinedAt = later(bridged, facts.answeredAt)
 		}
 		return s.endLeg(l, facts, ev.Time())
 	}
@@ -113,37 +128,64 @@ func legData(row *models.Leg) map[string]any {
 	return data
 }
 
-// answerLeg notes the answer of a party, and does what it waits for. The length of the connection is held by the switch.
+// answerLeg notes the answer of a party.
 func (s *session) answerLeg(l *leg, at time.Time) error {
 	if l.row.AnsweredAt != nil {
 		return nil
 	}
 	now := s.m.cfg.Now()
-	seen := at
-	if seen.IsZero() || seen.After(now) {
-		seen = now
+	l.answered = at
+	if at.IsZero() {
+		l.answered = now
 	}
+	seen := earlier(l.answered, now)
 	err := s.moveLeg(l, "leg.answered", func(row *models.Leg) { row.Status, row.AnsweredAt = models.LegAnswered, &seen })
 	if err != nil {
 		return err
 	}
-	if !l.asks {
-		// Joined in this moment, unless another was faster: the end of the leg tells.
-		l.joinedAt = cmp.Or(at, now)
-		s.startLeg(l)
+	if err := s.screenLeg(l); err != nil {
+		return err
 	}
-	return s.screenLeg(l)
+	return s.joinLeg(l)
 }
 
-// joinLeg notes that a party and the call hear each other.
-func (s *session) joinLeg(l *leg, at time.Time) {
-	if !l.joinedAt.IsZero() {
-		return
+// bridgeLeg notes that the switch has joined a party with the call: when it answered, or before, for the sake of what it sends.
+func (s *session) bridgeLeg(l *leg, at time.Time) error {
+	if !l.bridged.IsZero() || l.facts != nil {
+		return nil
 	}
-	l.joinedAt = at
-	if l.asks {
-		s.startLeg(l)
+	if at.IsZero() {
+		at = s.m.cfg.Now()
 	}
+	l.bridged = at
+	return s.joinLeg(l)
+}
+
+// joinLeg begins the connection once a party has answered and is joined. The two are told in either order.
+func (s *session) joinLeg(l *leg) error {
+	if l.answered.IsZero() || l.bridged.IsZero() {
+		return nil
+	}
+	l.joinedAt = later(l.answered, l.bridged)
+	s.startLeg(l)
+	if s.onJoin == nil {
+		return nil
+	}
+	return s.onJoin(l)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // startLeg limits the connection and sends the digits that the other party waits for.
@@ -172,22 +214,22 @@ func (s *session) startLeg(l *leg) {
 func (s *session) endLeg(l *leg, facts hangupFacts, at time.Time) error {
 	l.facts = &facts
 	s.m.forgetLeg(l.row.ChannelID)
+	if l.screen != nil {
+		s.dropScreen(l)
+	}
 	now := s.m.cfg.Now()
-	seen := at
 	if at.IsZero() {
 		at = now
 	}
-	if seen.IsZero() || seen.After(now) {
-		seen = now
-	}
+	seen := earlier(at, now)
 	return s.moveLeg(l, "leg.ended", func(row *models.Leg) {
 		row.Status, row.EndedAt = models.LegEnded, &seen
 		row.Cause, row.Q850, row.SIPCode = facts.cause, cmp.Or(facts.q850, q850[facts.cause]), facts.sip
 		row.DialStatus, row.Reason = s.legVerdict(l, facts)
 		if row.AnsweredAt != nil && row.SIPCode == 0 {
-			row.SIPCode = 200
+			row.SIPCode = http.StatusOK
 		}
-		if row.DialStatus == "answered" && at.After(l.joinedAt) {
+		if l.joined() && at.After(l.joinedAt) {
 			row.Seconds = float64(at.Sub(l.joinedAt).Milliseconds()) / 1000
 		}
 	})
@@ -198,31 +240,40 @@ func (l *leg) joined() bool { return !l.joinedAt.IsZero() }
 
 // legVerdict is what a leg's end is told as: the word of dial_status, and the reason.
 func (s *session) legVerdict(l *leg, f hangupFacts) (status, reason string) {
+	// The switch hung up on the party, and for no reason of its own: because the call left, or because we wanted it.
+	dropped := f.cause == causeCancel || f.cause == causeNormal && !strings.HasPrefix(f.disposition, "recv_")
 	switch {
 	case l.machine:
-		return "machine", reasonMachine
+		return dialMachine, reasonMachine
 	case f.cause == causeLoseRace || f.cause == causePickedOff:
-		return "canceled", reasonAnsweredElsewhere
+		return dialCanceled, reasonAnsweredElsewhere
+	case l.joined() && f.cause == causeTimeLimit:
+		return dialAnswered, ReasonTimeLimit
+	case l.joined() && dropped:
+		return dialAnswered, s.dropReason()
 	case l.joined():
-		switch {
-		case f.cause == causeTimeLimit:
-			return "answered", ReasonTimeLimit
-		case s.interrupted():
-			return "answered", reasonInterrupted
-		case f.disposition == "send_bye":
-			// The switch hung up on the party: the caller had left.
-			return "answered", ReasonCallerHangup
-		}
-		return "answered", ReasonCalleeHangup
-	case s.interrupted() && (f.cause == causeCancel || f.cause == causeNormal):
-		return "canceled", reasonInterrupted
-	case f.cause == causeCancel:
-		return "canceled", ReasonCallerHangup
+		return dialAnswered, ReasonCalleeHangup
+	case dropped:
+		return dialCanceled, s.dropReason()
+	case l.row.AnsweredAt != nil && l.confirms:
+		return dialNoAnswer, reasonNotConfirmed
 	case l.row.AnsweredAt != nil && l.asks:
-		return "no_answer", reasonNotConfirmed
+		return dialNoAnswer, ReasonCalleeHangup
 	}
 	v := unansweredVerdict(f.cause, f.sip)
 	return dialStatuses[v.status], v.reason
+}
+
+// dropReason is why we let go of a party.
+func (s *session) dropReason() string {
+	switch {
+	case s.interrupted():
+		return reasonInterrupted
+	case s.asked != nil && !s.ended:
+		return s.asked.reason
+	default:
+		return ReasonCallerHangup
+	}
 }
 
 // killLegs ends the channels of parties that live, whatever they do.
@@ -255,7 +306,14 @@ func (s *session) legsEnded() bool {
 
 // awaitLegs waits a moment for the last words on the parties' channels, which may come after the word that the bridge is over,
 // and makes one up where none comes.
-func (s *session) awaitLegs(facts hangupFacts, at time.Time) error {
+func (s *session) awaitLegs(causes roundCauses, at time.Time) error {
+	for _, l := range s.legs {
+		if l.facts == nil && causes.neverWas(l) {
+			if err := s.endLeg(l, hangupFacts{cause: causes.of(l)}, at); err != nil {
+				return err
+			}
+		}
+	}
 	if err := s.pause(s.m.cfg.HangupGrace, s.legsEnded); err != nil {
 		return err
 	}
@@ -264,11 +322,64 @@ func (s *session) awaitLegs(facts hangupFacts, at time.Time) error {
 			continue
 		}
 		s.log.Warn("the switch ended a dialed leg without a word", "leg_id", l.row.ID)
-		if err := s.endLeg(l, facts, at); err != nil {
+		if err := s.endLeg(l, hangupFacts{cause: causes.of(l), sip: causes.sip}, at); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// roundCauses is what the switch says at the end of a bridge about the legs that it tried.
+type roundCauses struct {
+	each string // "uuid;CAUSE" of every leg that had a channel (switch_ivr_originate.c, originate_causes)
+	all  string // of the whole
+	sip  int
+}
+
+// readCauses reads them from the completion of a bridge.
+func readCauses(done attributes) roundCauses {
+	c := roundCauses{each: done.Variable("originate_causes"), all: done.Variable("originate_disposition")}
+	if c.all == "" || c.all == "SUCCESS" {
+		c.all = cmp.Or(done.Variable("last_bridge_hangup_cause"), causeNormal)
+	}
+	if c.all == done.Variable("last_bridge_hangup_cause") {
+		// Otherwise it is what remains of an earlier bridge.
+		c.sip = protocolStatus(done.Variable("last_bridge_proto_specific_hangup_cause"))
+	}
+	return c
+}
+
+// neverWas says that the switch made no channel for a leg: its trunk is not there, or is down.
+func (c roundCauses) neverWas(l *leg) bool {
+	if strings.Contains(c.each, l.row.ChannelID) {
+		return false
+	}
+	switch c.all {
+	case causeNoGateway, causeGatewayDown, causeNoProfile:
+		return true
+	}
+	return c.each != ""
+}
+
+// of is the cause of one leg.
+func (c roundCauses) of(l *leg) string {
+	if _, rest, ok := strings.Cut(c.each, l.row.ChannelID+";"); ok {
+		end := strings.IndexFunc(rest, func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') })
+		if end >= 0 {
+			rest = rest[:end]
+		}
+		return cmp.Or(rest, causeNormal)
+	}
+	switch {
+	case !c.neverWas(l):
+		return c.all
+	case c.all == causeGatewayDown, c.all == causeNoProfile:
+		return c.all
+	case l.trunk == nil:
+		return causeNoProfile
+	default:
+		return causeNoGateway
+	}
 }
 
 // clearLegs ends the parties of a call that is over, before its own last event.
@@ -284,7 +395,7 @@ func (s *session) clearLegs() error {
 		cancel()
 	}
 	for {
-		err := s.awaitLegs(hangupFacts{cause: causeCancel}, time.Time{})
+		err := s.awaitLegs(roundCauses{all: causeCancel}, time.Time{})
 		if !errors.Is(err, errEnding) && !errors.Is(err, errEnded) {
 			return err
 		}

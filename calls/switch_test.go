@@ -26,6 +26,8 @@ type live struct {
 	esl   *esl.Node
 	relay *relay
 	sim   *simswitch.Switch // nil on a real one
+	// callBridged lets a call in whose other end has a second party on the line, so that it can be transferred by a REFER.
+	callBridged func(t testing.TB, to string)
 	// callIn lets a call in that, once answered, waits and then types digits or hangs up.
 	callIn func(t testing.TB, to, digits string, after, hangupAfter time.Duration)
 }
@@ -53,6 +55,11 @@ func newSimulated(t testing.TB, store *models.Store, speed float64, edit ...func
 	t.Cleanup(func() { require.NoError(t, sim.Close()) })
 	l := connect(t, s, sim.Addr(), "secret", edit...)
 	l.sim = sim
+	l.callBridged = func(t testing.TB, to string) {
+		t.Helper()
+		_, err := sim.CallIn(simswitch.IncomingCall{From: "+15559876543", To: to})
+		require.NoError(t, err)
+	}
 	l.callIn = func(t testing.TB, to, digits string, after, hangupAfter time.Duration) {
 		t.Helper()
 		// The simulated clock runs fast and ours does not: leave our side time to get to where the digits are expected.
@@ -72,6 +79,10 @@ func newReal(t *testing.T, store *models.Store) *live {
 	}})
 	s.node.ConfDir = node.ConfDir
 	l := connect(t, s, node.ESLAddr, node.Password)
+	l.callBridged = func(t testing.TB, to string) {
+		t.Helper()
+		require.NoError(t, carrier.CallIn("+15559876543", to, node.SIPAddr, "&bridge(sofia/external/+15550000702@"+carrier.SIPAddr+")"))
+	}
 	l.callIn = func(t testing.TB, to, digits string, after, hangupAfter time.Duration) {
 		t.Helper()
 		app := lab.AppEcho
