@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tandem/actions"
@@ -48,11 +47,11 @@ const (
 type room struct {
 	conference models.Conference
 	member     models.ConferenceMember
-	memberID   string // the switch's number of the member, empty until it has told
-	entered    bool   // the switch has let the member in
-	why        string // why we end the stay, empty while we do not
-	wanted     *bool  // a wish to mute or unmute from before the member was in
-	expired    atomic.Bool
+	memberID   string    // the switch's number of the member, empty until it has told
+	entered    bool      // the switch has let the member in
+	why        string    // why we end the stay, empty while we do not
+	wanted     *bool     // a wish to mute or unmute from before the member was in
+	limit      *deadline // of max_seconds
 	record     bool
 	tape       *recording
 	taped      time.Time // when the recording began
@@ -60,7 +59,7 @@ type room struct {
 
 // over says that the stay is to be ended.
 func (r *room) over() bool {
-	if r.why == "" && r.expired.Load() {
+	if r.why == "" && r.limit.over() {
 		r.why = roomMaxSeconds
 	}
 	return r.why != ""
@@ -212,11 +211,8 @@ func (s *session) enterRoom(a *actions.Conference, r *room) (refusal string, err
 
 // stayInRoom runs the conference application until the stay is over.
 func (s *session) stayInRoom(a *actions.Conference, r *room, id string) (outcome, error) {
-	timer := time.AfterFunc(a.MaxSeconds, func() {
-		r.expired.Store(true)
-		s.box.put(message{nudge: true})
-	})
-	defer timer.Stop()
+	r.limit = s.deadline(a.MaxSeconds)
+	defer r.limit.stop()
 	app, err := esl.ConferenceApp(r.conference.Room, conferenceProfile, roomFlags(a)...)
 	if err != nil {
 		return outcome{}, err
@@ -233,6 +229,7 @@ func (s *session) stayInRoom(a *actions.Conference, r *room, id string) (outcome
 		// The application ends before the channel's hangup is told; the end of the call ends the membership.
 		return outcome{}, s.awaitHangup()
 	}
+	r.over() // the end may have come together with the limit
 	word := r.why
 	switch {
 	case word != "":

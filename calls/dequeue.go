@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"tandem/actions"
@@ -65,14 +64,10 @@ func (s *session) doDequeue(a *actions.Dequeue) (outcome, error) {
 		s.taking = nil
 		s.m.board.leave(t.key, t.place)
 	}()
-	var expired atomic.Bool
-	timer := time.AfterFunc(a.Timeout, func() {
-		expired.Store(true)
-		s.box.put(message{nudge: true})
-	})
-	defer timer.Stop()
+	limit := s.deadline(a.Timeout)
+	defer limit.stop()
 	for {
-		found, err := s.nextCaller(t, func() bool { return a.Timeout == 0 || expired.Load() })
+		found, err := s.nextCaller(t, limit)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -111,8 +106,8 @@ func (s *session) endBond(t *taking) {
 	t.bond = nil
 }
 
-// nextCaller takes the first caller of the queue, waiting for one until over.
-func (s *session) nextCaller(t *taking, over func() bool) (found bool, err error) {
+// nextCaller takes the first caller of the queue, waiting for one until the limit.
+func (s *session) nextCaller(t *taking, limit *deadline) (found bool, err error) {
 	for !s.interrupted() {
 		entry, err := s.takeFromQueue(t)
 		if err != nil {
@@ -129,13 +124,13 @@ func (s *session) nextCaller(t *taking, over func() bool) (found bool, err error
 			s.flow.idle = 0
 			return true, nil
 		}
-		if over() {
+		if limit.over() {
 			return false, nil
 		}
 		if !s.m.board.rest(t.key, t.place) {
 			continue
 		}
-		if err := s.waitWith(stillness, func() bool { return s.m.board.woken(t.place) || over() }); err != nil {
+		if err := s.waitWith(limit.stillness(), func() bool { return s.m.board.woken(t.place) || limit.over() }); err != nil {
 			return false, err
 		}
 		s.flow.idle = 0
@@ -270,14 +265,10 @@ func (s *session) lookAtBridge(t *taking) error {
 // talk follows a connection until one of the two has left it.
 func (s *session) talk(a *actions.Dequeue, t *taking) (map[string]any, error) {
 	peer := t.bond.callerCall
-	var expired atomic.Bool
-	timer := time.AfterFunc(a.MaxSeconds, func() {
-		expired.Store(true)
-		s.box.put(message{nudge: true})
-	})
-	defer timer.Stop()
-	for !t.unbridged && !t.gone && !expired.Load() && !s.interrupted() {
-		err := s.await(nil, func() bool { return t.unbridged || t.gone || t.look || expired.Load() || s.interrupted() })
+	limit := s.deadline(a.MaxSeconds)
+	defer limit.stop()
+	for !t.unbridged && !t.gone && !limit.over() && !s.interrupted() {
+		err := s.await(nil, func() bool { return t.unbridged || t.gone || t.look || limit.over() || s.interrupted() })
 		if err == nil && t.look {
 			err = s.lookAtBridge(t)
 		}
@@ -287,7 +278,7 @@ func (s *session) talk(a *actions.Dequeue, t *taking) (map[string]any, error) {
 	}
 	parted := t.unbridged || t.gone
 	result := map[string]any{"outcome": queueBridged, "peer_call_id": peer, "seconds": seconds(t.since, s.nowPointer())}
-	if !parted && expired.Load() {
+	if !parted && limit.over() {
 		result["outcome"] = "max_seconds"
 	}
 	s.endBond(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"tandem/actions"
@@ -30,10 +29,9 @@ type ticket struct {
 	released  bool  // the taker has said over
 	bridging  bool  // the switch was told to connect the two
 
-	expired atomic.Bool // max_wait is over
-	asked   bool        // the API wants the caller out
-	closed  bool        // no offer is taken any more
-	told    bool        // queue.left was told
+	limit  *deadline // of max_wait
+	asked  bool      // the API wants the caller out
+	closed bool      // no offer is taken any more
 }
 
 // offered takes an offer when the caller still waits.
@@ -56,7 +54,7 @@ func (t *ticket) hear(m *bondMessage) {
 }
 
 // over says that the caller waits no longer.
-func (t *ticket) over() bool { return t.bond != nil || t.asked || t.expired.Load() }
+func (t *ticket) over() bool { return t.bond != nil || t.asked || t.limit.over() }
 
 // doEnqueue puts the call into a queue and lets it hear the wait actions until a dequeue action of another call takes it, until
 // max_wait is over, or until it is taken out. After a connection the call's own list goes on.
@@ -65,7 +63,8 @@ func (s *session) doEnqueue(a *actions.Enqueue) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	t := &ticket{}
+	t := &ticket{limit: s.deadline(a.MaxWait)}
+	defer t.limit.stop()
 	if err := s.joinQueue(a, t); err != nil {
 		return outcome{}, err
 	}
@@ -77,11 +76,6 @@ func (s *session) doEnqueue(a *actions.Enqueue) (outcome, error) {
 			t.bond = nil
 		}
 	}()
-	timer := time.AfterFunc(a.MaxWait, func() {
-		t.expired.Store(true)
-		s.box.put(message{nudge: true})
-	})
-	defer timer.Stop()
 	word, err := s.stayInQueue(a, t)
 	if err != nil {
 		return outcome{}, err
@@ -138,12 +132,12 @@ func (t *ticket) key() queueKey {
 
 // stayInQueue waits, and is connected, until the stay is over. It returns the outcome.
 func (s *session) stayInQueue(a *actions.Enqueue, t *ticket) (string, error) {
-	heard := a.WaitActions
-	if len(heard) == 0 {
-		heard = stillness
-	}
 	for {
 		if t.bond == nil {
+			heard := a.WaitActions
+			if len(heard) == 0 {
+				heard = t.limit.stillness()
+			}
 			if err := s.waitWith(heard, t.over); err != nil {
 				return "", err
 			}
@@ -165,7 +159,7 @@ func (s *session) stayInQueue(a *actions.Enqueue, t *ticket) (string, error) {
 			word = queueInterrupted
 		case t.asked:
 			word = queueLeft
-		case t.expired.Load():
+		case t.limit.over():
 			word = queueTimeout
 		}
 		if word != "" {
@@ -247,7 +241,7 @@ func (s *session) leaveQueue(t *ticket, word, peer string) error {
 		return leaveQueue(ctx, tx, call, &t.entry, word, peer, now)
 	})
 	if err == nil {
-		t.entry.LeftAt, t.told = &now, true
+		t.entry.LeftAt = &now
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tandem/actions"
@@ -133,8 +134,33 @@ const (
 	settleTries = 5
 )
 
-// stillness is what is played to whoever waits with nothing to hear, so that media keeps flowing towards them.
-var stillness = []actions.Action{&actions.Pause{Seconds: 5 * time.Minute}}
+// deadline is a moment of the manager's clock. It wakes the session when it has come.
+type deadline struct {
+	at    time.Time
+	now   func() time.Time
+	timer *time.Timer
+	come  atomic.Bool
+}
+
+// deadline begins one; stop ends it.
+func (s *session) deadline(after time.Duration) *deadline {
+	d := &deadline{at: s.m.cfg.Now().Add(after), now: s.m.cfg.Now}
+	d.timer = time.AfterFunc(after, func() {
+		d.come.Store(true)
+		s.box.put(message{nudge: true})
+	})
+	return d
+}
+
+func (d *deadline) stop() { d.timer.Stop() }
+
+// over says that the moment has come. A simulation's clock may be there before the timer.
+func (d *deadline) over() bool { return d.come.Load() || !d.now().Before(d.at) }
+
+// stillness is what is played until a deadline to whoever waits with nothing to hear, so that media keeps flowing towards them.
+func (d *deadline) stillness() []actions.Action {
+	return []actions.Action{&actions.Pause{Seconds: min(max(d.at.Sub(d.now())+time.Millisecond, time.Second), 5*time.Minute)}}
+}
 
 // settle makes sure that the channel is parked after it was bridged, or was about to be. A channel whose peer has gone parks
 // by itself; now skips waiting for that.

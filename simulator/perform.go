@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tandem/actions"
 	"tandem/esl"
 )
 
@@ -24,6 +25,11 @@ func (g *stage) perform(channelID, eventUUID string, app esl.App) {
 		return
 	case "speak", "playback":
 		result = g.listen(channelID, app)
+	case "conference":
+		var stays bool
+		if result, stays = g.confer(channelID, app); !stays {
+			return
+		}
 	case "sleep":
 		ms, _ := strconv.Atoi(app.Args())
 		g.clock.pass(time.Duration(ms) * time.Millisecond)
@@ -50,6 +56,13 @@ func (g *stage) leave(channelID string) { g.hangUp(channelID, "NORMAL_CLEARING",
 
 // listen plays a prompt to the caller, who may hang up or break it off with a key.
 func (g *stage) listen(channelID string, app esl.App) []string {
+	g.mu.Lock()
+	current := g.current
+	g.mu.Unlock()
+	switch current.(type) {
+	case *actions.Enqueue, *actions.Dequeue:
+		return g.waitInQueue(channelID, app)
+	}
 	if g.cast.hangsUp(g.current) {
 		g.clock.pass(time.Second)
 		g.leave(channelID)

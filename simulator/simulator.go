@@ -116,6 +116,7 @@ type run struct {
 	clock  *clock
 	path   *path
 	stage  *stage
+	callID string // of the call whose action runs; its goroutine alone uses it
 	ended  *models.Call
 	events []Step
 }
@@ -149,7 +150,10 @@ func (r *run) play(ctx context.Context, dir string, app models.Application) (err
 		Store: store, Rater: rater, Client: &client, Logger: r.s.cfg.Logger, Now: r.clock.Now,
 		Providers:   []netip.Prefix{netip.MustParsePrefix(source + "/32")},
 		VoiceEngine: r.s.cfg.VoiceEngine, Voice: r.s.cfg.Voice, Simulated: true,
-		OnAction: func(_ string, index int, action actions.Action) { r.begin(index, action) },
+		OnAction: func(callID string, index int, action actions.Action) {
+			r.callID = callID
+			r.begin(index, action)
+		},
 		OnEnd: func(call models.Call) {
 			select {
 			case ended <- call:
@@ -165,6 +169,12 @@ func (r *run) play(ctx context.Context, dir string, app models.Application) (err
 		defer cancel()
 		err = errors.Join(err, manager.Stop(ctx))
 	}()
+	r.stage.takeOut = func(queue string) {
+		// From the call's goroutine, which takes its own order when the prompt is over.
+		if err := manager.LeaveQueue(ctx, app.CustomerID, queue, r.callID, nil); err != nil {
+			r.s.cfg.Logger.Warn("simulated call not taken out of the queue", "error", err)
+		}
+	}
 	r.stage.handler = manager.AddNode(*node, r.stage)
 	r.stage.handler.HandleUp(esl.Snapshot{CoreUUID: "simulation"})
 	if err := r.open(ctx, manager, &app); err != nil {

@@ -28,6 +28,9 @@ type stage struct {
 	channels map[string]*channel
 	sequence int
 	current  actions.Action // the action that runs
+	stay     *stay          // in the conference or the queue of the last action that was in one
+	// takeOut takes the call out of a queue.
+	takeOut func(queue string)
 }
 
 // channel is one leg.
