@@ -1,10 +1,13 @@
 package calls
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -37,12 +40,41 @@ const (
 	echoes3 = "+15550000802"
 	leaves  = "+15550000701" // after two seconds
 	sounds  = "+15550000702" // a tone
+	silent  = "+15550000723" // nothing at all
 )
 
 // calls places a call to a number.
 func (l *live) calls(to string) *models.Call {
 	l.t.Helper()
 	return l.create(func(r *CreateRequest) { r.To = to })
+}
+
+// loudest is the greatest sample of a 16-bit WAV file, of 32767.
+func loudest(t testing.TB, path string) int {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	at := bytes.Index(raw, []byte("data"))
+	require.Positive(t, at)
+	peak := 0
+	for raw = raw[at+8:]; len(raw) > 1; raw = raw[2:] {
+		sample := int(int16(binary.LittleEndian.Uint16(raw))) //nolint:gosec // a sample is signed
+		peak = max(peak, sample, -sample)
+	}
+	return peak
+}
+
+// heard checks, on a real switch, that a recording of a call has sound in it: the simulated one writes silence.
+func (l *live) heard(call *models.Call) {
+	l.t.Helper()
+	rows, err := l.store.RecordingsOfCall(l.t.Context(), l.customer.ID, call.ID)
+	require.NoError(l.t, err)
+	require.Len(l.t, rows, 1)
+	if l.sim == nil {
+		peak := loudest(l.t, rows[0].Path)
+		l.t.Logf("the loudest sample is %d of 32767", peak)
+		require.Greater(l.t, peak, 2000)
+	}
 }
 
 // roomOf is the live conference and the switch's list of its room, once it has a number of members.
@@ -118,6 +150,7 @@ func TestFreeSWITCHConferenceMuteKickEnd(t *testing.T) {
 		require.Positive(t, length)
 		require.InDelta(t, rows[0].Seconds, length, 0.001)
 		t.Logf("the recording lasts %.2f s", length)
+		l.heard(first)
 		l.noConference()
 	})
 }
@@ -186,6 +219,42 @@ func TestFreeSWITCHConferenceReplaced(t *testing.T) {
 		require.Equal(t, ReasonCompleted, l.end().Reason)
 		require.Equal(t, roomInterrupted, l.data(call.ID, "conference.left")["outcome"])
 		l.noConference()
+	})
+}
+
+func TestFreeSWITCHConferenceMembersHearEachOther(t *testing.T) {
+	t.Parallel()
+	onSwitches(t, func(t *testing.T, l *live) {
+		// The second call is silent by itself and its far end too: what its recording holds comes from the first one.
+		l.plans(map[string]string{
+			sounds: `[{"action":"conference","name":"standup","result_url":"/out"}]`,
+			silent: `[{"action":"conference","name":"standup","max_seconds":2,"end_on_exit":true,"result_url":"/out"}]`,
+		})
+		l.calls(sounds)
+		l.roomOf("standup", 1)
+		second := l.create(func(r *CreateRequest) { r.To, r.Record = silent, true })
+		for range 2 {
+			l.end()
+		}
+		require.Equal(t, roomMaxSeconds, l.result(second.ID, "/out")["outcome"])
+		l.heard(second)
+		l.noConference()
+	})
+}
+
+func TestFreeSWITCHQueueConnectedCallsHearEachOther(t *testing.T) {
+	t.Parallel()
+	onSwitches(t, func(t *testing.T, l *live) {
+		l.plans(map[string]string{
+			silent: `[{"action":"enqueue","name":"help","result_url":"/left"}]`,
+			sounds: `[{"action":"dequeue","name":"help","max_seconds":2,"result_url":"/taken"}]`,
+		})
+		waiting := l.create(func(r *CreateRequest) { r.To, r.Record = silent, true })
+		l.happens(waiting.ID, "queue.joined")
+		l.calls(sounds)
+		l.endAll(2)
+		require.Equal(t, queueBridged, l.result(waiting.ID, "/left")["outcome"])
+		l.heard(waiting)
 	})
 }
 
