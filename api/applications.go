@@ -1,8 +1,10 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
+	"tandem/actions"
 	"tandem/models"
 	"tandem/webhooks"
 )
@@ -16,6 +18,14 @@ type applicationCreate struct {
 	WebhookURL    *string `json:"webhook_url" max:"2048" format:"uri" doc:"Receives signed events. Without it no events are sent." example:"https://example.com/events"`
 	FallbackURL   *string `json:"fallback_url" max:"2048" format:"uri" doc:"Asked for call actions when answer_url fails."`
 	WebhookSecret *string `json:"webhook_secret" min:"1" max:"255" doc:"Signs the events; never returned. Without it one is made, and rotate-secret hands out a new one."`
+	applicationLists
+}
+
+// applicationLists are the fields of an application that hold lists.
+type applicationLists struct {
+	FallbackActions json.RawMessage `json:"fallback_actions" raw:"list" nullable:"true" doc:"Performed when neither answer_url nor fallback_url gives actions: callers reach somebody while your server is away. null removes them."`
+	WaitActions     json.RawMessage `json:"wait_actions" raw:"list" nullable:"true" doc:"Heard by an answered caller after two seconds of waiting for your server: say, play and pause, 1 to 20. null removes them."`
+	Events          []string        `json:"events" nullable:"true" doc:"The kinds of events that are sent, such as call.completed, call.* or *. null is the default: all but call.dtmf and call.action_completed."`
 }
 
 type applicationUpdate struct {
@@ -23,18 +33,22 @@ type applicationUpdate struct {
 	AnswerURL   *string `json:"answer_url" max:"2048" format:"uri"`
 	WebhookURL  *string `json:"webhook_url" max:"2048" format:"uri" nullable:"true" doc:"null stops the events."`
 	FallbackURL *string `json:"fallback_url" max:"2048" format:"uri" nullable:"true" doc:"null removes it."`
+	applicationLists
 }
 
 // applicationObject is the contract's Application (section 2.3). It has no webhook_secret: that is never returned.
 type applicationObject struct {
-	ID          string  `json:"id" example:"app_01jd3v5q8n6w4x2y0z9a8b7c6d"`
-	CustomerID  string  `json:"customer_id"`
-	Name        string  `json:"name"`
-	AnswerURL   string  `json:"answer_url"`
-	WebhookURL  string  `json:"webhook_url"`
-	FallbackURL *string `json:"fallback_url"`
-	CreatedAt   string  `json:"created_at" format:"date-time"`
-	UpdatedAt   string  `json:"updated_at" format:"date-time"`
+	ID              string          `json:"id" example:"app_01jd3v5q8n6w4x2y0z9a8b7c6d"`
+	CustomerID      string          `json:"customer_id"`
+	Name            string          `json:"name"`
+	AnswerURL       string          `json:"answer_url"`
+	WebhookURL      string          `json:"webhook_url"`
+	FallbackURL     *string         `json:"fallback_url"`
+	FallbackActions json.RawMessage `json:"fallback_actions" raw:"list" nullable:"true"`
+	WaitActions     json.RawMessage `json:"wait_actions" raw:"list" nullable:"true"`
+	Events          *[]string       `json:"events" doc:"null is the default set."`
+	CreatedAt       string          `json:"created_at" format:"date-time"`
+	UpdatedAt       string          `json:"updated_at" format:"date-time"`
 }
 
 // applicationCreated is the answer to the creation alone: it holds the key, once.
@@ -55,8 +69,49 @@ type secretRotated struct {
 func toApplication(a *models.Application) applicationObject {
 	return applicationObject{
 		ID: a.ID, CustomerID: a.CustomerID, Name: a.Name, AnswerURL: a.AnswerURL, WebhookURL: a.WebhookURL,
-		FallbackURL: orNil(a.FallbackURL), CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
+		FallbackURL: orNil(a.FallbackURL), FallbackActions: orNull(a.FallbackActions), WaitActions: orNull(a.WaitActions), Events: eventKinds(a),
+		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
 	}
+}
+
+// orNull shows a list that is not there as null.
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// eventKinds are the kinds that an application chose, nil for the default set.
+func eventKinds(a *models.Application) *[]string {
+	if a.EventKinds == nil {
+		return nil
+	}
+	return &a.EventKinds
+}
+
+// apply checks the lists that a body named and sets them.
+func (l *applicationLists) apply(r *request, app *models.Application) error {
+	fallback, err := actionList("fallback_actions", l.FallbackActions, func(raw json.RawMessage) ([]actions.Action, error) {
+		return actions.ParseList(raw, "fallback_actions")
+	})
+	if err != nil {
+		return err
+	}
+	wait, err := actionList("wait_actions", l.WaitActions, actions.ParseWait)
+	if err != nil {
+		return err
+	}
+	var kinds []string
+	if l.Events != nil {
+		if kinds, err = webhooks.ParseKinds(l.Events); err != nil {
+			return &Error{Code: codeInvalidRequest, Field: "events", Message: "events " + err.Error()}
+		}
+	}
+	change(r, "fallback_actions", &app.FallbackActions, fallback)
+	change(r, "wait_actions", &app.WaitActions, wait)
+	change(r, "events", &app.EventKinds, kinds)
+	return nil
 }
 
 // orNil shows an empty value as null.
@@ -77,6 +132,9 @@ func (s *Server) createApplication(r *request) (any, error) {
 	app.FallbackURL = c.webURL("fallback_url", in.FallbackURL)
 	app.WebhookSecret = models.Secret(c.webhookSecret(in.WebhookSecret))
 	if err := c.failed(); err != nil {
+		return nil, err
+	}
+	if err := in.apply(r, app); err != nil {
 		return nil, err
 	}
 	if app.WebhookSecret == "" {
@@ -150,6 +208,9 @@ func (s *Server) updateApplication(r *request) (any, error) {
 		change(r, "answer_url", &app.AnswerURL, answerURL)
 		change(r, "webhook_url", &app.WebhookURL, webhookURL)
 		change(r, "fallback_url", &app.FallbackURL, fallbackURL)
+		if err := in.apply(r, app); err != nil {
+			return err
+		}
 		if err := tx.UpdateApplication(r.ctx, app); err != nil {
 			return err
 		}

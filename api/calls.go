@@ -1,8 +1,10 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 
+	"tandem/actions"
 	"tandem/calls"
 	"tandem/models"
 )
@@ -19,6 +21,8 @@ type callCreate struct {
 	To            *string           `json:"to" required:"true" pattern:"^\\+[1-9][0-9]{6,14}$" doc:"Number to call." example:"+31207654321"`
 	Record        *bool             `json:"record" doc:"Record the whole call. Default false."`
 	Metadata      map[string]string `json:"metadata" doc:"Your own strings, returned with the call: at most 50, names of at most 64 characters, values of at most 1024 bytes."`
+	Start         *bool             `json:"start" doc:"false stores the call with status queued, until POST /v1/calls/:id/start. Default true."`
+	Detection     json.RawMessage   `json:"machine_detection" raw:"any" nullable:"true" doc:"Judges whether a human or a machine answers: true for the defaults, or an object with mode, async, timeout and on_machine."`
 	Timeout       *int              `json:"timeout" minimum:"5" maximum:"600" doc:"Seconds the call may ring. Default 60."`
 }
 
@@ -36,6 +40,8 @@ type callObject struct {
 	From                string            `json:"from" doc:"E.164 number; on inbound calls what the caller showed."`
 	To                  string            `json:"to" doc:"E.164 number."`
 	Record              bool              `json:"record"`
+	RetryOf             *string           `json:"retry_of" doc:"The call that this one repeats."`
+	AnsweredBy          *string           `json:"answered_by" doc:"The verdict of machine detection: human, machine or unknown."`
 	Metadata            map[string]string `json:"metadata"`
 	Variables           map[string]string `json:"variables" doc:"The call's variables, as its actions set them."`
 	TimeoutSeconds      int               `json:"timeout"`
@@ -58,6 +64,7 @@ func toCall(call *models.Call) callObject {
 	return callObject{
 		ID: call.ID, CustomerID: call.CustomerID, ApplicationID: call.ApplicationID, TrunkID: call.TrunkID, DIDID: call.DIDID,
 		Direction: call.Direction, Status: call.Status, From: call.From, To: call.To, Record: call.Record,
+		RetryOf: call.RetryOf, AnsweredBy: orNil(call.AnsweredBy),
 		Metadata: orEmpty(call.Metadata), Variables: orEmpty(call.Variables), TimeoutSeconds: call.TimeoutSeconds,
 		Reason: orNil(call.Reason), HangupSource: orNil(call.HangupSource), Cause: orNil(call.Cause),
 		Q850: orNilNumber(call.Q850), SIPCode: orNilNumber(call.SIPCode),
@@ -94,10 +101,16 @@ func (s *Server) createCall(r *request) (any, error) {
 		Record:     in.Record != nil && *in.Record,
 		Metadata:   c.metadata("metadata", in.Metadata),
 		Timeout:    c.between("timeout", in.Timeout, minTimeout, maxTimeout),
+		Queued:     in.Start != nil && !*in.Start,
 	}
 	if err := c.failed(); err != nil {
 		return nil, err
 	}
+	detection, err := actions.ParseMachineDetection(in.Detection)
+	if err != nil {
+		return nil, actionError("machine_detection", err)
+	}
+	request.MachineDetection = detection
 	if err := ownsApplication(r, s.store, in.ApplicationID); err != nil {
 		return nil, err
 	}
@@ -171,17 +184,11 @@ func (s *Server) getCall(r *request) (any, error) {
 	return toCall(call), nil
 }
 
-func (s *Server) cancelCall(r *request) (any, error) {
-	var answer callObject
-	call, err := s.calls.Cancel(r.ctx, r.customer, r.params["id"], func(tx *models.Store, call *models.Call) error {
-		answer = toCall(call)
-		return r.keep(tx, accepted, answer)
+func (s *Server) cancelCall(r *request) (any, error) { return s.cancel(r, r.params["id"]) }
+
+// cancel ends a call of the customer's.
+func (s *Server) cancel(r *request, callID string) (any, error) {
+	return s.commandCall(r, accepted, func(keep func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+		return s.calls.Cancel(r.ctx, r.customer, callID, keep)
 	})
-	if err != nil {
-		return nil, orNotFound(err, "call")
-	}
-	if answer.ID != call.ID {
-		answer = toCall(call)
-	}
-	return answer, nil
 }

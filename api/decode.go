@@ -24,8 +24,8 @@ func (f fieldSet) has(field string) bool {
 // decode reads one JSON object into the struct that dst points at and says which fields the body named. It is stricter than
 // encoding/json, because a typing error that is silently ignored costs somebody an afternoon: names match exactly, an
 // unknown name, a name given twice, a wrong type and a null where none belongs are each refused with the field's name.
-// dst's fields are of the types *string, *bool, *int and map[string]string; nothing else is needed, and a flat body is the
-// one that people can read. It returns invalid_json where the body is no JSON, otherwise invalid_request.
+// dst's fields are of the types *string, *bool, *int, []string and map[string]string, and json.RawMessage for what another package
+// reads; a flat body is the one that people can read. It returns invalid_json where the body is no JSON, otherwise invalid_request.
 func decode(body []byte, dst any) (fieldSet, error) {
 	if !utf8.Valid(body) {
 		return nil, &Error{Code: codeInvalidJSON, Message: "the body is not valid JSON: it is not UTF-8"}
@@ -52,7 +52,7 @@ func decode(body []byte, dst any) (fieldSet, error) {
 			return nil
 		}
 		given[name] = true
-		return setField(target.Field(field.index), name, raw)
+		return setField(target.FieldByIndex(field.index), name, raw)
 	})
 	if errors.Is(err, errNotObject) {
 		return nil, invalid("", "the body must be a JSON object")
@@ -107,6 +107,14 @@ func eachMember(object []byte, fn func(name string, raw json.RawMessage) error) 
 // setField stores raw in field, or says which type the field wants.
 func setField(field reflect.Value, name string, raw json.RawMessage) error {
 	switch target := field.Addr().Interface().(type) {
+	case *json.RawMessage:
+		*target = append(json.RawMessage(nil), raw...)
+	case *[]string:
+		values := []string{}
+		if json.Unmarshal(raw, &values) != nil {
+			return invalid(name, "%s must be a list of strings", name)
+		}
+		*target = values
 	case **string:
 		var value string
 		if json.Unmarshal(raw, &value) != nil {
@@ -167,7 +175,7 @@ func clip(name string) string {
 }
 
 type bodyField struct {
-	index    int
+	index    []int
 	nullable bool
 }
 
@@ -179,10 +187,12 @@ func fieldsOf(t reflect.Type) map[string]bodyField {
 		return known.(map[string]bodyField)
 	}
 	fields := make(map[string]bodyField, t.NumField())
-	for i := range t.NumField() {
-		tag := t.Field(i).Tag
-		name, _, _ := strings.Cut(tag.Get("json"), ",")
-		fields[name] = bodyField{index: i, nullable: tag.Get("nullable") == "true"}
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields[name] = bodyField{index: f.Index, nullable: f.Tag.Get("nullable") == "true"}
 	}
 	bodyFields.Store(t, fields)
 	return fields

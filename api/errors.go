@@ -26,6 +26,10 @@ const (
 	codeNumberExists        = "number_exists"
 	codeNoActiveTrunk       = "no_active_trunk"
 	codeCallNotActive       = "call_not_active"
+	codeCallActive          = "call_active"
+	codeCallNotQueued       = "call_not_queued"
+	codeNoWebhookURL        = "no_webhook_url"
+	codeRateLimited         = "rate_limited"
 	codeResourceInUse       = "resource_in_use"
 	codeIdempotencyConflict = "idempotency_conflict"
 	codePayloadTooLarge     = "payload_too_large"
@@ -50,6 +54,10 @@ var errorStatus = map[string]int{
 	codeNumberExists:        http.StatusConflict,
 	codeNoActiveTrunk:       http.StatusConflict,
 	codeCallNotActive:       http.StatusConflict,
+	codeCallActive:          http.StatusConflict,
+	codeCallNotQueued:       http.StatusConflict,
+	codeNoWebhookURL:        http.StatusConflict,
+	codeRateLimited:         http.StatusTooManyRequests,
 	codeResourceInUse:       http.StatusConflict,
 	codeIdempotencyConflict: http.StatusConflict,
 	codePayloadTooLarge:     http.StatusRequestEntityTooLarge,
@@ -66,7 +74,11 @@ type Error struct {
 	Code    string
 	Message string
 	Field   string
-	cause   error
+	// Path is the place below Field, for a field that holds a list of actions.
+	Path string
+	// RetryAfter is how many seconds to wait before another try, where that is known.
+	RetryAfter int
+	cause      error
 }
 
 // Error implements error with the code and the message, and the cause where there is one.
@@ -136,6 +148,8 @@ var domainErrors = []struct {
 	{calls.ErrNoActiveTrunk, Error{Code: codeNoActiveTrunk, Message: "no active outbound trunk is available for the call"}},
 	{calls.ErrNoNode, Error{Code: codeNoNodeAvailable, Message: "no media node is available for the call; try again"}},
 	{calls.ErrStopping, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
+	{calls.ErrCallActive, Error{Code: codeCallActive, Message: "the call has not ended yet"}},
+	{calls.ErrCallNotQueued, Error{Code: codeCallNotQueued, Message: "the call has been started already"}},
 	{calls.ErrCallNotActive, Error{Code: codeCallNotActive, Message: "the call has already ended"}},
 	{context.DeadlineExceeded, Error{Code: codeUnavailable, Message: "the request took too long; try again"}},
 	{context.Canceled, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
@@ -185,5 +199,6 @@ type errorDetail struct {
 	Code      string `json:"code" doc:"What went wrong, for programs to branch on."`
 	Message   string `json:"message" doc:"What went wrong, for people."`
 	Field     string `json:"field,omitempty" doc:"The field, query parameter or header to blame, where there is one."`
+	Path      string `json:"path,omitempty" doc:"The place below field, where field holds a list of actions: fallback_actions[1].say.text."`
 	RequestID string `json:"request_id,omitempty" doc:"The value of X-Request-Id, for support."`
 }

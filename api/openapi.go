@@ -168,8 +168,11 @@ func (w documentWriter) ref(name string) *openapi3.SchemaRef {
 // reference returns a reference to the schema of a request or response type, which it adds to the components. The list
 // envelope is written here: its element is a component, its type is generic.
 func (w documentWriter) reference(t reflect.Type) (*openapi3.SchemaRef, error) {
-	if t == reflect.TypeFor[anyObject]() {
+	switch t {
+	case reflect.TypeFor[anyObject](), reflect.TypeFor[simulationScript](), reflect.TypeFor[eventObject]():
 		return openapi3.NewSchemaRef("", openapi3.NewObjectSchema()), nil
+	case reflect.TypeFor[anyValue]():
+		return openapi3.NewSchemaRef("", &openapi3.Schema{}), nil
 	}
 	data, isList := t.FieldByName("Data")
 	if !isList {

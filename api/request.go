@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net/http"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -44,6 +43,8 @@ type request struct {
 	// body points to a value of the route's request type; given says which of its fields the client named.
 	body  any
 	given fieldSet
+	// raw is the body of a route whose body another package reads.
+	raw []byte
 	// once is nil without an Idempotency-Key.
 	once *once
 }
@@ -94,7 +95,7 @@ func (r *request) read(c *fiber.Ctx, route route) error {
 		if err != nil {
 			return invalid(name, "%s in the path is not valid percent-encoding", name)
 		}
-		if name != "number" && !isID(value) {
+		if name != "number" && name != "name" && !isID(value) {
 			value = "-" // no identifier, so nothing is found under it; what is wrong with it is not the database's business
 		}
 		r.params[name] = value
@@ -109,11 +110,15 @@ func (r *request) read(c *fiber.Ctx, route route) error {
 	if err != nil {
 		return err
 	}
+	if route.raw {
+		r.raw = raw
+		return checkRaw(raw)
+	}
 	r.body = reflect.New(reflect.TypeOf(route.request)).Interface()
 	if r.given, err = decode(raw, r.body); err != nil {
 		return err
 	}
-	if route.method != http.MethodPost {
+	if !route.idempotent() {
 		return nil
 	}
 	return r.readIdempotencyKey(c, raw)
@@ -133,6 +138,14 @@ func (r *request) readQuery(c *fiber.Ctx, route route) error {
 			return invalid(name, "%s is not valid UTF-8", name)
 		}
 		r.query[name] = string(value)
+	}
+	return nil
+}
+
+// checkRaw refuses what is not text.
+func checkRaw(raw []byte) error {
+	if !utf8.Valid(raw) {
+		return &Error{Code: codeInvalidJSON, Message: "the body is not valid JSON: it is not UTF-8"}
 	}
 	return nil
 }

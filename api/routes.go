@@ -27,8 +27,12 @@ type route struct {
 	// request is a zero value of the body's type, nil where there is no body; bodyOptional allows to leave it out.
 	request      any
 	bodyOptional bool
-	query        []param
-	status       int
+	// raw routes get the body as it is: another package reads it.
+	raw bool
+	// pure routes change nothing, whatever their method: repeating them needs no key.
+	pure   bool
+	query  []param
+	status int
 	// response is a zero value of the answer's type, nil where there is none.
 	response any
 	// codes are the error codes beyond those that implied gives.
@@ -62,6 +66,15 @@ var callFilters = append([]param{
 	{name: "created_before", kind: "time", doc: "Only calls created at or before this time."},
 }, paging...)
 
+// groupCodes are what commands to conferences, queues and their members are refused with.
+var groupCodes = []string{codeCallNotActive, codeNoNodeAvailable}
+
+// anyValue is the body of a route that takes any JSON; simulationScript one that takes an object of another package's.
+type (
+	anyValue         struct{}
+	simulationScript struct{}
+)
+
 // takes reports whether the route has a query parameter of that name.
 func (r route) takes(name string) bool {
 	for _, param := range r.query {
@@ -72,7 +85,7 @@ func (r route) takes(name string) bool {
 	return false
 }
 
-var pathParam = regexp.MustCompile(`:([a-z]+)`)
+var pathParam = regexp.MustCompile(`:([a-z_]+)`)
 
 // params returns the names of the route's path parameters.
 func (r route) params() []string {
@@ -102,7 +115,7 @@ func (r route) implied() []string {
 }
 
 // idempotent reports whether the route takes an Idempotency-Key.
-func (r route) idempotent() bool { return r.method == http.MethodPost }
+func (r route) idempotent() bool { return r.method == http.MethodPost && !r.pure }
 
 // routes is the table.
 func (s *Server) routes() []route {
@@ -130,6 +143,13 @@ func (s *Server) routes() []route {
 		{method: http.MethodPost, path: "/v1/applications/:id/rotate-secret", id: "rotateSecret", tag: "applications", summary: "Replace the webhook secret",
 			details: "For 24 hours events carry a signature with the old secret as well.",
 			request: secretRotate{}, bodyOptional: true, status: ok, response: secretRotated{}, handle: s.rotateSecret},
+		{method: http.MethodPost, path: "/v1/applications/:id/test-webhook", id: "testWebhook", tag: "applications", summary: "Send a webhook.test event to the webhook_url",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: eventSent{}, handle: s.testWebhook,
+			codes: []string{codeNoWebhookURL}},
+		{method: http.MethodPost, path: "/v1/applications/:id/simulate", id: "simulate", tag: "applications", summary: "Run the application against a scripted caller",
+			details: "No call is made and nothing is charged: the application's own answer_url is asked as a call would ask it. docs/simulator.md describes the script and the report.",
+			request: simulationScript{}, bodyOptional: true, raw: true, pure: true, status: ok, response: anyObject{}, handle: s.simulate,
+			codes: []string{codeRateLimited}},
 
 		{method: http.MethodPost, path: "/v1/trunks", id: "createTrunk", tag: "trunks", summary: "Create a trunk",
 			details: "With proxy it is outbound, with inbound_ip inbound.",
@@ -161,7 +181,7 @@ func (s *Server) routes() []route {
 			status: noContent, handle: s.deleteDID},
 
 		{method: http.MethodPost, path: "/v1/calls", id: "createCall", tag: "calls", summary: "Place a call",
-			details: "The call is answered for with status dialing and dialled at once.",
+			details: "The call is answered for with status dialing and dialled at once; with start false its status is queued until POST /start.",
 			request: callCreate{}, status: created, response: callObject{}, handle: s.createCall,
 			codes: []string{codeInsufficientBalance, codeNoActiveTrunk, codeNoNodeAvailable, codeNotFound}},
 		{method: http.MethodGet, path: "/v1/calls", id: "listCalls", tag: "calls", summary: "List calls, newest first",
@@ -172,6 +192,55 @@ func (s *Server) routes() []route {
 			details: "Accepted, not yet done: the call's final event tells when it has ended.",
 			request: callCancel{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.cancelCall,
 			codes: []string{codeCallNotActive, codeNoNodeAvailable}},
+		{method: http.MethodPost, path: "/v1/calls/:id/actions", id: "directCall", tag: "calls", summary: "Give a live call new actions",
+			details: "The list is checked whole before anything is accepted. Commands to one call are carried out one after the other.",
+			request: callDirectCreate{}, status: accepted, response: callObject{}, handle: s.directCall,
+			codes: []string{codeCallNotActive, codeNoNodeAvailable}},
+		{method: http.MethodPost, path: "/v1/calls/:id/start", id: "startCall", tag: "calls", summary: "Dial a queued call",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.startCall,
+			codes: []string{codeCallNotActive, codeCallNotQueued, codeInsufficientBalance, codeNoActiveTrunk, codeNoNodeAvailable}},
+		{method: http.MethodPost, path: "/v1/calls/:id/retry", id: "retryCall", tag: "calls", summary: "Place an ended outbound call again",
+			details: "Makes a new call, whose retry_of names the old one.",
+			request: emptyCreate{}, bodyOptional: true, status: created, response: callObject{}, handle: s.retryCall,
+			codes: []string{codeCallActive, codeInsufficientBalance, codeNoActiveTrunk, codeNoNodeAvailable}},
+		{method: http.MethodGet, path: "/v1/calls/:id/events", id: "listCallEvents", tag: "calls", summary: "List a call's events, oldest first",
+			details: "The journal: every event, also of the kinds that the application does not have delivered.",
+			query:   paging, status: ok, response: list[eventObject]{}, handle: s.listEvents},
+		{method: http.MethodGet, path: "/v1/calls/:id/legs", id: "listCallLegs", tag: "calls", summary: "List the parties that a call dialled",
+			status: ok, response: list[legObject]{}, handle: s.listLegs},
+		{method: http.MethodGet, path: "/v1/calls/:id/recordings", id: "listCallRecordings", tag: "calls", summary: "List a call's recordings",
+			status: ok, response: list[recordingObject]{}, handle: s.listRecordings},
+
+		{method: http.MethodGet, path: "/v1/conferences", id: "listConferences", tag: "conferences", summary: "List live conferences, newest first",
+			query: paging, status: ok, response: list[conferenceObject]{}, handle: s.listConferences},
+		{method: http.MethodGet, path: "/v1/conferences/:id", id: "getConference", tag: "conferences", summary: "Get a conference with its members",
+			details: "By its id or, while it lives, its name.",
+			status:  ok, response: conferenceWithMembers{}, handle: s.getConference},
+		{method: http.MethodPost, path: "/v1/conferences/:id/end", id: "endConference", tag: "conferences", summary: "End a conference; its calls go on with their lists",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: conferenceObject{}, handle: s.endConference, codes: groupCodes},
+		{method: http.MethodPost, path: "/v1/conferences/:id/members/:call_id/mute", id: "muteMember", tag: "conferences", summary: "Mute a member",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.muteMember, codes: groupCodes},
+		{method: http.MethodPost, path: "/v1/conferences/:id/members/:call_id/unmute", id: "unmuteMember", tag: "conferences", summary: "Let a member be heard again",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.unmuteMember, codes: groupCodes},
+		{method: http.MethodPost, path: "/v1/conferences/:id/members/:call_id/kick", id: "kickMember", tag: "conferences", summary: "Take a member out; its call goes on with its list",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.kickMember, codes: groupCodes},
+		{method: http.MethodPost, path: "/v1/conferences/:id/members/:call_id/hangup", id: "hangupMember", tag: "conferences", summary: "Hang up on a member",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.hangupMember, codes: groupCodes},
+
+		{method: http.MethodGet, path: "/v1/queues", id: "listQueues", tag: "queues", summary: "List the queues that calls wait in",
+			status: ok, response: list[queueObject]{}, handle: s.listQueues},
+		{method: http.MethodGet, path: "/v1/queues/:name", id: "getQueue", tag: "queues", summary: "Get a queue with the calls that wait in it",
+			status: ok, response: queueWithEntries{}, handle: s.getQueue},
+		{method: http.MethodPost, path: "/v1/queues/:name/members/:call_id/kick", id: "leaveQueue", tag: "queues", summary: "Take a call out of a queue; it goes on with its list",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.leaveQueue, codes: groupCodes},
+		{method: http.MethodPost, path: "/v1/queues/:name/members/:call_id/hangup", id: "hangupQueued", tag: "queues", summary: "Hang up on a call that waits",
+			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.hangupQueued, codes: groupCodes},
+
+		{method: http.MethodGet, path: "/v1/actions/schema.json", id: "actionSchema", tag: "actions", summary: "The vocabulary of actions as JSON Schema 2020-12",
+			status: ok, response: anyObject{}, public: true, handle: s.actionSchema},
+		{method: http.MethodPost, path: "/v1/actions/validate", id: "validateActions", tag: "actions", summary: "Check what an answer_url would answer",
+			details: "The body is the reply itself: a list of actions, or an object with actions and variables. That it is wrong is an answer with status 200 and valid false.",
+			request: anyValue{}, raw: true, pure: true, status: ok, response: verdictObject{}, handle: s.validateActions},
 
 		{method: http.MethodGet, path: "/v1/openapi.json", id: "openapi", tag: "meta", summary: "This document",
 			status: ok, response: anyObject{}, public: true, handle: s.openapi},

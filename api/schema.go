@@ -21,6 +21,9 @@ import (
 func schemaOf(t reflect.Type) (*openapi3.Schema, error) {
 	request := isRequest(t)
 	customize := func(_ string, fieldType reflect.Type, tag reflect.StructTag, schema *openapi3.Schema) error {
+		if fieldType == rawType {
+			asRaw(schema, tag)
+		}
 		if fieldType.Kind() == reflect.Struct {
 			schema.Required = required(fieldType, request)
 			if request {

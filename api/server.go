@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"tandem/calls"
 	"tandem/dialplan"
 	"tandem/models"
+	"tandem/simulator"
 )
 
 // Calls is what the API asks of the call manager.
@@ -32,6 +34,20 @@ type Calls interface {
 	Create(ctx context.Context, request calls.CreateRequest) (*models.Call, error)
 	// Cancel ends a live call, or returns calls.ErrCallNotActive. inTx runs inside the transaction that records it.
 	Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error)
+	// Direct gives a live call new actions, StartCall dials a queued call, Retry places an ended one again.
+	Direct(ctx context.Context, customerID, callID string, request calls.DirectRequest) (*models.Call, error)
+	StartCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error)
+	Retry(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error)
+	// MuteMember, KickMember and EndConference command a conference, LeaveQueue a queue.
+	MuteMember(ctx context.Context, customerID, conferenceID, callID string, muted bool, inTx func(tx *models.Store, call *models.Call) error) error
+	KickMember(ctx context.Context, customerID, conferenceID, callID string, inTx func(tx *models.Store, call *models.Call) error) error
+	EndConference(ctx context.Context, customerID, conferenceID string, inTx func(tx *models.Store) error) error
+	LeaveQueue(ctx context.Context, customerID, queue, callID string, inTx func(tx *models.Store, call *models.Call) error) error
+}
+
+// Simulator runs applications against scripted callers.
+type Simulator interface {
+	Run(ctx context.Context, app models.Application, script *simulator.Script) (*simulator.Report, error)
 }
 
 // Dialplan is told that trunks or DIDs have changed. Changed must return at once.
@@ -40,14 +56,16 @@ type Dialplan interface {
 }
 
 var (
-	_ Calls    = (*calls.Manager)(nil)
-	_ Dialplan = (*dialplan.Syncer)(nil)
+	_ Calls     = (*calls.Manager)(nil)
+	_ Dialplan  = (*dialplan.Syncer)(nil)
+	_ Simulator = (*simulator.Simulator)(nil)
 )
 
-// Config holds what a Server needs; Store and Calls are required.
+// Config holds what a Server needs; Store, Calls and Simulator are required.
 type Config struct {
-	Store *models.Store
-	Calls Calls
+	Store     *models.Store
+	Calls     Calls
+	Simulator Simulator
 	// Dialplan is told of changed trunks and DIDs; nil tells nobody.
 	Dialplan Dialplan
 	// Logger gets a line for each request and each failure of ours. Default: discard.
@@ -70,11 +88,12 @@ const writeTimeout = 30 * time.Second
 
 // Server is the HTTP server of the API.
 type Server struct {
-	store    *models.Store
-	calls    Calls
-	dialplan Dialplan
-	logger   *slog.Logger
-	timeout  time.Duration
+	store     *models.Store
+	calls     Calls
+	simulator Simulator
+	dialplan  Dialplan
+	logger    *slog.Logger
+	timeout   time.Duration
 
 	app      *fiber.App
 	listener atomic.Pointer[lingerListener]
@@ -85,15 +104,16 @@ type Server struct {
 
 // New makes a server; Serve starts it. It fails when the configuration is incomplete or the OpenAPI document cannot be made.
 func New(cfg Config) (*Server, error) {
-	if cfg.Store == nil || cfg.Calls == nil {
-		return nil, errors.New("api: Store and Calls are required")
+	if cfg.Store == nil || cfg.Calls == nil || cfg.Simulator == nil {
+		return nil, errors.New("api: Store, Calls and Simulator are required")
 	}
 	s := &Server{
-		store:    cfg.Store,
-		calls:    cfg.Calls,
-		dialplan: cfg.Dialplan,
-		logger:   cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		timeout:  cmp.Or(cfg.RequestTimeout, 15*time.Second),
+		store:     cfg.Store,
+		calls:     cfg.Calls,
+		simulator: cfg.Simulator,
+		dialplan:  cfg.Dialplan,
+		logger:    cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		timeout:   cmp.Or(cfg.RequestTimeout, 15*time.Second),
 	}
 	document, err := document(s.routes())
 	if err != nil {
@@ -250,7 +270,10 @@ func (s *Server) fail(c *fiber.Ctx, err error) error {
 	case http.StatusServiceUnavailable:
 		c.Set(fiber.HeaderRetryAfter, "1")
 	}
+	if reply.RetryAfter > 0 {
+		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(reply.RetryAfter))
+	}
 	return c.Status(status).JSON(errorBody{Error: errorDetail{
-		Code: reply.Code, Message: reply.Message, Field: reply.Field, RequestID: requestID(c),
+		Code: reply.Code, Message: reply.Message, Field: reply.Field, Path: reply.Path, RequestID: requestID(c),
 	}})
 }

@@ -2,9 +2,11 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -23,6 +25,7 @@ import (
 	"tandem/calls"
 	"tandem/models"
 	"tandem/models/modelstest"
+	"tandem/simulator"
 )
 
 func TestMain(m *testing.M) {
@@ -35,16 +38,17 @@ func TestMain(m *testing.M) {
 // bench is an API over a real database with a scripted call manager, one customer with a key, and the document that every
 // exchange is checked against.
 type bench struct {
-	t        *testing.T
-	store    *models.Store
-	server   *Server
-	calls    *fakeCalls
-	dialplan *countedChanges
-	logs     *lockedBuffer
-	doc      *openapi3.T
-	customer *models.Customer
-	key      string
-	fresh    int
+	t         *testing.T
+	store     *models.Store
+	server    *Server
+	calls     *fakeCalls
+	simulator *fakeSimulator
+	dialplan  *countedChanges
+	logs      *lockedBuffer
+	doc       *openapi3.T
+	customer  *models.Customer
+	key       string
+	fresh     int
 }
 
 // onBoth runs a test on both databases.
@@ -56,8 +60,8 @@ func onBoth(t *testing.T, fn func(b *bench)) {
 // newBench returns a bench on one database; the zero Config is the rule.
 func newBench(t *testing.T, store *models.Store, cfg Config) *bench {
 	t.Helper()
-	b := &bench{t: t, store: store, calls: &fakeCalls{store: store}, dialplan: &countedChanges{}, logs: &lockedBuffer{}}
-	cfg.Store, cfg.Calls, cfg.Dialplan = store, b.calls, b.dialplan
+	b := &bench{t: t, store: store, calls: &fakeCalls{store: store}, simulator: &fakeSimulator{}, dialplan: &countedChanges{}, logs: &lockedBuffer{}}
+	cfg.Store, cfg.Calls, cfg.Simulator, cfg.Dialplan = store, b.calls, b.simulator, b.dialplan
 	cfg.Logger = slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	server, err := New(cfg)
 	require.NoError(t, err)
@@ -273,9 +277,10 @@ type object = map[string]any
 type fakeCalls struct {
 	store *models.Store
 
-	mu      sync.Mutex
-	fail    error
-	dialled []string
+	mu       sync.Mutex
+	fail     error
+	dialled  []string
+	commands []string
 }
 
 var _ Calls = (*fakeCalls)(nil)
@@ -303,7 +308,10 @@ func (f *fakeCalls) Create(ctx context.Context, request calls.CreateRequest) (*m
 	err := f.store.InTx(ctx, func(tx *models.Store) error {
 		call := &models.Call{
 			CustomerID: request.CustomerID, ApplicationID: request.ApplicationID, Direction: models.Outbound, Status: "dialing",
-			From: request.From, To: request.To, Record: request.Record, Metadata: request.Metadata,
+			From: request.From, To: request.To, Record: request.Record, Metadata: request.Metadata, RetryOf: request.RetryOf,
+		}
+		if request.Queued {
+			call.Status = models.CallQueued
 		}
 		if err := tx.CreateCall(ctx, call); err != nil {
 			return err
@@ -338,6 +346,98 @@ func (f *fakeCalls) Cancel(ctx context.Context, customerID, callID string, inTx 
 		return inTx(tx, call)
 	})
 	return canceled, err
+}
+
+// accept runs a command that the manager would carry out later.
+func (f *fakeCalls) accept(ctx context.Context, command, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	f.mu.Lock()
+	fail := f.fail
+	f.mu.Unlock()
+	if fail != nil {
+		return nil, fail
+	}
+	var found *models.Call
+	err := f.store.InTx(ctx, func(tx *models.Store) error {
+		call, err := tx.Call(ctx, customerID, callID)
+		if err != nil {
+			return err
+		}
+		if !call.Live() {
+			return calls.ErrCallNotActive
+		}
+		found = call
+		return inTx(tx, call)
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.commands = append(f.commands, command+" "+callID)
+	return found, nil
+}
+
+func (f *fakeCalls) Direct(ctx context.Context, customerID, callID string, request calls.DirectRequest) (*models.Call, error) {
+	return f.accept(ctx, fmt.Sprintf("%s %d", cmp.Or(request.Mode, "replace"), len(request.Actions)), customerID, callID, request.InTx)
+}
+
+func (f *fakeCalls) StartCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	return f.accept(ctx, "start", customerID, callID, inTx)
+}
+
+func (f *fakeCalls) Retry(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	old, err := f.store.Call(ctx, customerID, callID)
+	if err != nil {
+		return nil, err
+	}
+	if old.Live() {
+		return nil, calls.ErrCallActive
+	}
+	return f.Create(ctx, calls.CreateRequest{
+		CustomerID: customerID, ApplicationID: old.ApplicationID, From: old.From, To: old.To, RetryOf: &old.ID, InTx: inTx,
+	})
+}
+
+func (f *fakeCalls) MuteMember(ctx context.Context, customerID, conferenceID, callID string, muted bool, inTx func(tx *models.Store, call *models.Call) error) error {
+	_, err := f.accept(ctx, fmt.Sprintf("mute %t %s", muted, conferenceID), customerID, callID, inTx)
+	return err
+}
+
+func (f *fakeCalls) KickMember(ctx context.Context, customerID, conferenceID, callID string, inTx func(tx *models.Store, call *models.Call) error) error {
+	_, err := f.accept(ctx, "kick "+conferenceID, customerID, callID, inTx)
+	return err
+}
+
+func (f *fakeCalls) EndConference(ctx context.Context, _, conferenceID string, inTx func(tx *models.Store) error) error {
+	if err := f.store.InTx(ctx, inTx); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.commands = append(f.commands, "end "+conferenceID)
+	return nil
+}
+
+func (f *fakeCalls) LeaveQueue(ctx context.Context, customerID, queue, callID string, inTx func(tx *models.Store, call *models.Call) error) error {
+	_, err := f.accept(ctx, "leave "+queue, customerID, callID, inTx)
+	return err
+}
+
+// sent are the commands so far.
+func (f *fakeCalls) sent() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string{}, f.commands...)
+}
+
+// fakeSimulator reports what it was asked to run.
+type fakeSimulator struct{ err error }
+
+func (f *fakeSimulator) Run(_ context.Context, app models.Application, script *simulator.Script) (*simulator.Report, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &simulator.Report{OK: true, Problems: []string{}, UnusedInput: []int{}, Path: []simulator.Step{{Kind: "event", Event: app.ID + " " + script.From}}}, nil
 }
 
 type countedChanges struct {

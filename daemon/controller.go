@@ -21,6 +21,7 @@ import (
 	"tandem/dialplan"
 	"tandem/egress"
 	"tandem/models"
+	"tandem/simulator"
 	"tandem/webhooks"
 )
 
@@ -112,8 +113,14 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	keeper := startHousekeeper(ctx, c.store, c.logger.With("part", "housekeeping"))
 	c.parts.add("housekeeping", keeper.stop)
 
+	rehearsals, err := simulator.New(simulator.Config{
+		Client: client, Logger: c.logger.With("part", "simulator"), VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice,
+	})
+	if err != nil {
+		return fmt.Errorf("simulator: %w", err)
+	}
 	server, err := api.New(api.Config{
-		Store: c.store, Calls: manager, Dialplan: syncer, Logger: c.logger.With("part", "api"), Mount: mount,
+		Store: c.store, Calls: manager, Simulator: rehearsals, Dialplan: syncer, Logger: c.logger.With("part", "api"), Mount: mount,
 	})
 	if err != nil {
 		return fmt.Errorf("api: %w", err)
