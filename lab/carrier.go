@@ -62,6 +62,7 @@ func Sounds(length time.Duration) string {
 //	486, 404, 603, 503   refuses with that SIP status
 //	180                  rings for 60 s, never answers
 //	183                  early media for 2 s, answers, hangs up after 3 s
+//	184                  early media for a minute, never answers
 //	700                  rings 0.3 s, answers, types 1 2 3 4 # after 1.5 s, stays for 20 s
 //	701                  rings 0.3 s, answers, hangs up after 2 s
 //	702                  rings 0.3 s, answers, sounds a tone for 20 s
