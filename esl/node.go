@@ -78,8 +78,8 @@ type Config struct {
 func DefaultEvents() []string {
 	return []string{
 		"CHANNEL_PROGRESS", "CHANNEL_PROGRESS_MEDIA", "CHANNEL_ANSWER", "CHANNEL_PARK", "CHANNEL_BRIDGE", "CHANNEL_UNBRIDGE",
-		"CHANNEL_EXECUTE_COMPLETE", "CHANNEL_HANGUP_COMPLETE", "RECORD_STOP", "BACKGROUND_JOB", "HEARTBEAT", "SHUTDOWN",
-		"CUSTOM", "sofia::gateway_state", "sofia::gateway_add", "sofia::gateway_delete", "conference::maintenance",
+		"CHANNEL_EXECUTE_COMPLETE", "CHANNEL_HANGUP_COMPLETE", "RECORD_STOP", "DTMF", "BACKGROUND_JOB", "HEARTBEAT", "SHUTDOWN",
+		"CUSTOM", "sofia::gateway_state", "sofia::gateway_add", "sofia::gateway_delete", "conference::maintenance", "avmd::beep",
 	}
 }
 

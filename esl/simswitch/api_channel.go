@@ -160,7 +160,17 @@ func (s *Switch) uuidRecord(arg string) string {
 		if len(words) > 3 {
 			limit = leadingInt(words[3])
 		}
-		if !c.startRecording(words[2], limit) {
+		vars := map[string]string{}
+		if len(words) > 4 {
+			pairs, _, err := brackets(words[4], '{', '}', ',')
+			if err != nil {
+				return "-ERR Cannot record session!\n"
+			}
+			for _, pair := range pairs {
+				vars[pair.name] = pair.value
+			}
+		}
+		if !c.startRecording(words[2], limit, vars) {
 			return "-ERR Cannot record session!\n"
 		}
 	case "stop":

@@ -2,6 +2,7 @@ package simswitch
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +17,11 @@ type recording struct {
 	// recorded is the length before begun, which is when it was resumed last.
 	recorded time.Duration
 	paused   bool
+	// initial and final are the silences that end it: before anything was said, and after something was (RECORD_INITIAL_TIMEOUT_MS,
+	// RECORD_FINAL_TIMEOUT_MS). 0 is never.
+	initial, final time.Duration
+	started        time.Time
+	watch          *task
 }
 
 var (
@@ -109,13 +115,14 @@ func (c *channel) appRecordSession(data string) {
 	if len(words) > 1 {
 		limit = leadingInt(words[1])
 	}
-	c.startRecording(words[0], limit)
+	c.startRecording(words[0], limit, nil)
 }
 
 func (c *channel) appStopRecordSession(data string) { c.stopRecording(data) }
 
 // startRecording is switch_ivr_record_session: the session is recorded from now on, beside whatever it runs.
-func (c *channel) startRecording(path string, seconds int) bool {
+// What vars, the variables of uuid_record, do not say, the channel's do.
+func (c *channel) startRecording(path string, seconds int, vars map[string]string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause != causeNone || !c.hasMedia || !filepath.IsAbs(path) {
@@ -127,16 +134,54 @@ func (c *channel) startRecording(path string, seconds int) bool {
 			return true
 		}
 	}
-	r := &recording{path: path, begun: c.sw.clock.now(), channels: 1}
-	if isTrue(c.variableLocked("RECORD_STEREO")) {
+	now := c.sw.clock.now()
+	r := &recording{path: path, begun: now, started: now, channels: 1}
+	variable := func(name string) string {
+		if value, given := vars[name]; given {
+			return value
+		}
+		return c.variableLocked(name)
+	}
+	if isTrue(variable("RECORD_STEREO")) {
 		r.channels = 2
 	}
+	r.initial = time.Duration(max(0, leadingInt(variable("RECORD_INITIAL_TIMEOUT_MS")))) * time.Millisecond
+	r.final = time.Duration(max(0, leadingInt(variable("RECORD_FINAL_TIMEOUT_MS")))) * time.Millisecond
 	c.recordings = append(c.recordings, r)
 	if seconds > 0 {
 		r.limit = c.sw.tasks.after(time.Duration(seconds)*time.Second, "", func() { c.stopRecording(path) })
 	}
 	c.fireLocked(evRecordStart, fromRecordStart, header{"Record-File-Path", path})
+	if r.initial > 0 || r.final > 0 {
+		r.watch = c.sw.tasks.after(silenceLook, "", func() { c.watchSilence(r) })
+	}
 	return true
+}
+
+// silenceLook is how often a recording that silence ends is looked at.
+const silenceLook = 5 * frameLength
+
+// watchSilence ends a recording once the far end has been silent for long enough (switch_ivr_async.c, record_callback).
+func (c *channel) watchSilence(r *recording) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.Index(c.recordings, r)
+	if at < 0 {
+		return
+	}
+	now := c.sw.clock.now()
+	quiet, limit, completion := r.started, r.initial, "no-input-timeout"
+	for _, s := range c.voice {
+		if s.end.After(r.started) && !s.begin.After(now) {
+			quiet, limit, completion = s.end, r.final, "success-silence"
+		}
+	}
+	if limit == 0 || now.Sub(quiet) < limit {
+		r.watch = c.sw.tasks.after(silenceLook, "", func() { c.watchSilence(r) })
+		return
+	}
+	c.recordings = slices.Delete(c.recordings, at, at+1)
+	c.endRecordingLocked(r, completion)
 }
 
 // stopRecording is switch_ivr_stop_record_session: one file, or all of them.
@@ -186,11 +231,17 @@ func (c *channel) stopRecordingsLocked() {
 
 func (c *channel) endRecordingLocked(r *recording, completion string) {
 	c.sw.tasks.cancel(r.limit)
+	if r.watch != nil {
+		c.sw.tasks.cancel(r.watch)
+	}
 	length := r.recorded
 	if !r.paused {
 		length += c.sw.clock.now().Sub(r.begun)
 	}
 	size, err := writeWAV(r.path, length, r.channels)
+	if err == nil && r.watch != nil {
+		err = writeSpeech(r.path, r.channels, r.started, length, c.voice)
+	}
 	if err != nil {
 		c.sw.log.Error("cannot write recording", "path", r.path, "channel", c.uuid, "error", err)
 	}

@@ -114,6 +114,40 @@ func wavLength(path string) (time.Duration, error) {
 // recordRate is the sample rate of recordings, 16-bit mono as FreeSWITCH makes them from a PCMU call.
 const recordRate = 8000
 
+// speechLevel is the level of what a simulated party says in a recording, of 16-bit samples.
+const speechLevel = 6000
+
+// writeSpeech puts what the far end said into the left channel of a recording that writeWAV wrote: a 400 Hz square wave while it spoke.
+func writeSpeech(path string, channels int, begun time.Time, length time.Duration, voice []sound) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0) // #nosec G304 -- the simulated switch records where its controller says.
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	for _, s := range voice {
+		from, to := max(s.begin.Sub(begun), 0), min(s.end.Sub(begun), length)
+		if to <= from || err != nil {
+			continue
+		}
+		first := from.Milliseconds() * recordRate / 1000
+		samples := make([]byte, (to-from).Milliseconds()*recordRate/1000*int64(2*channels))
+		for i := 0; i < len(samples); i += 2 * channels {
+			level := int16(speechLevel)
+			if i/(2*channels)/(recordRate/800)%2 == 1 {
+				level = -speechLevel
+			}
+			binary.LittleEndian.PutUint16(samples[i:], uint16(level)) // #nosec G115 -- two's complement is meant.
+		}
+		_, err = f.WriteAt(samples, 44+first*int64(2*channels))
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
 // writeWAV writes a playable WAV file of silence with one channel or two. The zero bytes are a hole in the file, so that an hour costs nothing.
 func writeWAV(path string, length time.Duration, channels int) (size int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
