@@ -101,6 +101,14 @@ func (s *scene) bridges() []string {
 	return list
 }
 
+// callOn is the ID of the call on a channel.
+func (s *scene) callOn(channel string) string {
+	s.t.Helper()
+	call, err := s.store.CallByChannel(s.t.Context(), channel)
+	require.NoError(s.t, err)
+	return call.ID
+}
+
 func TestDialRounds(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
@@ -194,7 +202,7 @@ func TestDialInterruptedOrEnded(t *testing.T) {
 		s.answers("/answer", reply(`[{"action":"dial","to":`+to+`,"result_url":"/never"}]`))
 		channel := s.callIn()
 		s.sw.await("execute bridge")
-		id := s.manager.channelSession(channel).call.ID
+		id := s.callOn(channel)
 		_, err = s.manager.Direct(t.Context(), s.customer.ID, id, DirectRequest{Actions: list})
 		require.NoError(t, err)
 		call := s.end()

@@ -144,7 +144,7 @@ var actionKinds = []Kind{
 		Example: map[string]any{"index": 1, "action": "gather", "id": "menu", "result": map[string]any{"digits": "2", "outcome": "digits"}},
 	},
 	{
-		Name: KindTransferred, When: "A `transfer` has ended.",
+		Name: KindTransferred, When: "A `transfer` was made, or could not be.",
 		Fields: []Field{
 			{Name: "mode", Type: TypeString, Values: []any{"blind", "refer", "attended"}, Doc: "How it was transferred."},
 			{Name: "to", Type: TypeString, Doc: "The number or SIP URI."},
@@ -152,7 +152,7 @@ var actionKinds = []Kind{
 			{Name: "sip_code", Type: TypeInteger, Present: "the other side answered with one", Doc: "The final SIP status."},
 			{Name: "leg_id", Type: TypeString, Present: "the transfer had a leg", Doc: "The leg."},
 		},
-		Example: map[string]any{"mode": "blind", "to": "+12025550188", "transfer_status": "answered", "sip_code": 200, "leg_id": "leg_01m3x"},
+		Example: map[string]any{"mode": "blind", "to": "+12025550188", "transfer_status": "completed", "sip_code": 200, "leg_id": "leg_01m3x"},
 	},
 }
 
