@@ -130,6 +130,21 @@ func (s *session) interrupted() bool {
 	return s.replacement != nil || s.until != nil && s.until()
 }
 
+// tearOut parks the channel, whatever it runs. Each time takes one off what is left of the channel's transfers, of which FreeSWITCH
+// gives a call 70 (switch_channel.h, SWITCH_MAX_FORWARDS), so it is given more first.
+func (s *session) tearOut(ctx context.Context) error {
+	if !s.movable {
+		if err := s.node.sw.SetVariable(ctx, s.channel, "max_session_transfers", manyTransfers); err != nil {
+			return err
+		}
+		s.movable = true
+	}
+	return s.node.sw.Park(ctx, s.channel)
+}
+
+// manyTransfers is more than any call needs.
+const manyTransfers = "1000000"
+
 // How long an application may take to end once it was stopped, before the next, harder means is tried.
 const stopGrace = time.Second
 
@@ -141,7 +156,7 @@ func (s *session) cutShort(stop func(ctx context.Context) error) error {
 		func() error { return s.order("stop the application", stop) },
 		s.mark,
 		func() error {
-			return s.order("park the channel", func(ctx context.Context) error { return s.node.sw.Park(ctx, s.channel) })
+			return s.order("park the channel", s.tearOut)
 		},
 		s.mark,
 	}

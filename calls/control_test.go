@@ -155,7 +155,7 @@ func TestDirectReplacesWhatDoesNotStop(t *testing.T) {
 	s.sw.await("execute speak")
 	s.direct(created.ID, ModeReplace, `[{"action":"dtmf","digits":"9"}]`)
 	s.end()
-	require.Equal(t, []string{"execute speak flite|slt|First", "break", "execute sleep 1", "park", "execute send_dtmf 9@100", "kill NORMAL_CLEARING"}, s.sw.log()[1:])
+	require.Equal(t, []string{"execute speak flite|slt|First", "break", "execute sleep 1", "setvar max_session_transfers=1000000", "park", "execute send_dtmf 9@100", "kill NORMAL_CLEARING"}, s.sw.log()[1:])
 }
 
 func TestDirectRefuses(t *testing.T) {

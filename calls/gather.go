@@ -99,7 +99,7 @@ func (s *session) gatherDigits(a *actions.Gather, heard esl.Prompt) (map[string]
 		Prompt: heard, Variable: variable,
 	})
 	// A break only ends the prompt, and leaves the switch listening; the park ends both.
-	done, err := s.mediaUntil(app, build, noTerminators, false, func(ctx context.Context) error { return s.node.sw.Park(ctx, s.channel) })
+	done, err := s.mediaUntil(app, build, noTerminators, false, s.tearOut)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/xml"
 	"strconv"
@@ -33,9 +32,8 @@ func (s *session) listen(a *actions.Gather, heard esl.Prompt) (map[string]any, e
 		Engine: s.m.cfg.Recognizer.Engine, Language: a.Speech.Language, Prompt: heard, NoInput: a.Timeout, EndSilence: a.Speech.EndSilence,
 		Limit: a.Speech.MaxSeconds,
 	})
-	park := func(ctx context.Context) error { return s.node.sw.Park(ctx, s.channel) }
 	if !a.Hears(actions.InputDigits) {
-		done, err := s.mediaUntil(app, build, noTerminators, false, park)
+		done, err := s.mediaUntil(app, build, noTerminators, false, s.tearOut)
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +41,7 @@ func (s *session) listen(a *actions.Gather, heard esl.Prompt) (map[string]any, e
 	}
 	before, outer := s.keys, s.until
 	s.until = func() bool { return s.keys > before || outer != nil && outer() }
-	done, err := s.mediaUntil(app, build, noTerminators, false, park)
+	done, err := s.mediaUntil(app, build, noTerminators, false, s.tearOut)
 	s.until = outer
 	if err != nil {
 		return nil, err

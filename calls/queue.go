@@ -112,7 +112,7 @@ func (s *session) handleBridge(ev *esl.Event) {
 // each time counts as a transfer, and the 70th would be the last (switch_ivr.c, switch_ivr_session_transfer).
 var joinVariables = []esl.Var{
 	{Name: "park_after_bridge", Value: "true"}, {Name: "hangup_after_bridge", Value: "false"}, {Name: "uuid_bridge_park_on_cancel", Value: "true"},
-	{Name: "max_session_transfers", Value: "1000000"},
+	{Name: "max_session_transfers", Value: manyTransfers},
 }
 
 // prepareJoin sets the variables; the function that it returns takes back the one that would change what a dial does.
@@ -169,7 +169,7 @@ func (s *session) settle(now bool) error {
 	for try := 0; try <= settleTries; try++ {
 		if try > 0 || now {
 			s.reparked = false
-			err := s.order("park the channel", func(ctx context.Context) error { return s.node.sw.Park(ctx, s.channel) })
+			err := s.order("park the channel", s.tearOut)
 			var refused *esl.CommandError
 			if errors.As(err, &refused) {
 				s.log.Warn("channel not parked, trying again", "error", err)

@@ -242,10 +242,10 @@ func (s *scene) checkEnded(call *models.Call) {
 	require.Empty(s.t, wrong)
 }
 
-// kinds are the types of a call's events, in order, without those that only tell that an action is done.
+// kinds are the types of a call's events, in order, without the quiet ones: keys that were typed, actions that are done.
 func (s *scene) kinds(callID string) []string {
 	s.t.Helper()
-	return slices.DeleteFunc(s.allKinds(callID), func(kind string) bool { return kind == "call.action_completed" })
+	return slices.DeleteFunc(s.allKinds(callID), func(kind string) bool { return slices.Contains(models.QuietKinds, kind) })
 }
 
 // allKinds are the types of all events of a call, in order.

@@ -78,6 +78,7 @@ type session struct {
 	terms       string           // the channel's playback_terminators, as far as we set them
 	promptVoice string           // the voice of the channel's prompts, "" before the first
 	gathers     int              // how many variables for digits the channel has
+	movable     bool             // the channel may be transferred as often as it takes
 	private     bool             // a sensitive gather runs: nobody is told what is typed
 	keys        int              // how many keys were told of
 }
