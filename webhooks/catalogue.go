@@ -226,10 +226,10 @@ var placeKinds = []Kind{
 	{
 		Name: KindConferenceLeft, When: "The call is in the conference no more.",
 		Fields: with(conferenceFields,
-			Field{Name: "outcome", Type: TypeString, Doc: "Why: the `outcome` of the [result](actions.md)."},
+			Field{Name: "outcome", Type: TypeString, Doc: "Why: `hangup` when the call ended, otherwise the `outcome` of the [result](actions.md)."},
 			Field{Name: "seconds", Type: TypeNumber, Doc: "How long it was in it."},
 		),
-		Example: map[string]any{"conference_id": "conf_01m40", "conference": "standup", "members": 3, "outcome": "left", "seconds": 612.4},
+		Example: map[string]any{"conference_id": "conf_01m40", "conference": "standup", "members": 3, "outcome": "kicked", "seconds": 612.4},
 	},
 }
 
