@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/spf13/viper"
 
 	"tandem/billing"
+	"tandem/calls"
 )
 
 // Config is everything that an operator can set. Each field is one key of the configuration file and one environment
@@ -43,6 +46,14 @@ type Config struct {
 	SIPProfile string
 	// VoiceEngine and Voice are the default of the say action.
 	VoiceEngine, Voice string
+	// Synthesis is the text-to-speech server of VoiceEngine "http".
+	Synthesis calls.Synthesis
+	// Recognizer is the speech recognizer that the nodes have.
+	Recognizer calls.Recognizer
+	// StreamHosts are the hosts that the nodes may stream calls to.
+	StreamHosts []string
+	// MediaCache bounds what is kept of fetched sound files, in bytes.
+	MediaCache int64
 	// NodeLease is how long a node stays with a controller that has stopped renewing.
 	NodeLease time.Duration
 	// ShutdownTimeout bounds the orderly stop.
@@ -72,8 +83,14 @@ var settings = []setting{
 	{"max_grant", "3600", "Longest time in seconds that one reservation allows a call; the switch ends the call there."},
 	{"currency", "USD", "ISO 4217 code of new customers' accounts."},
 	{"sip_profile", "external", "Name of the sofia profile that gateways belong to."},
-	{"voice_engine", "flite", "Speech engine of the say action."},
+	{"voice_engine", "flite", "Speech engine of the say action: one of the switch's own, or `http` for the server at `tts_url`."},
 	{"voice", "slt", "Default voice of the say action."},
+	{"tts_url", "", "Text-to-speech server of the voice engine `http`: asked by POST with `{\"text\", \"voice\", \"language\"}`, it answers with a WAV file (or MP3 where the nodes have mod_shout). When it fails, mod_flite speaks."},
+	{"tts_token", "", "Bearer token for `tts_url`."},
+	{"speech_engine", "", "Speech recognizer of the nodes for gathers that listen, such as `vosk`; empty: gathers that listen are refused."},
+	{"speech_module", "", "Module of FreeSWITCH that holds `speech_engine`, such as `mod_vosk`."},
+	{"stream_hosts", "", "Comma-separated hosts that calls may be streamed to; everything below a host too. Empty: streams are refused."},
+	{"media_cache", "268435456", "Bytes of fetched sound files that are kept for the next call that plays them."},
 	{"node_lease", "10s", "How long a node stays with a controller that has stopped renewing its lease."},
 	{"shutdown_timeout", "15s", "Bound of an orderly stop."},
 	{"log_level", "info", "`debug`, `info`, `warn` or `error`."},
@@ -116,6 +133,10 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 		SIPProfile:      r.text("sip_profile"),
 		VoiceEngine:     r.text("voice_engine"),
 		Voice:           r.text("voice"),
+		Synthesis:       calls.Synthesis{URL: r.v.GetString("tts_url"), Token: r.v.GetString("tts_token")},
+		Recognizer:      calls.Recognizer{Engine: r.v.GetString("speech_engine"), Module: r.v.GetString("speech_module")},
+		StreamHosts:     r.hosts("stream_hosts"),
+		MediaCache:      int64(r.integer("media_cache", 0, 1<<40)),
 		NodeLease:       r.duration("node_lease", time.Second, time.Minute),
 		ShutdownTimeout: r.duration("shutdown_timeout", time.Second, 10*time.Minute),
 		LogLevel:        r.oneOf("log_level", "debug", "info", "warn", "error"),
@@ -127,6 +148,7 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 			MaxGrantSeconds:         r.integer("max_grant", 120, 86400),
 		},
 	}
+	r.voices(cfg)
 	if r.err == nil {
 		cfg.SecretKey, r.err = secretKey(v.GetString("secret_key"), v.GetString("secret_key_file"))
 	}
@@ -201,6 +223,33 @@ func (r *reader) list(key string) []string {
 		}
 	}
 	return out
+}
+
+var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,62})(\.[a-z0-9]([a-z0-9-]{0,62}))*$`)
+
+func (r *reader) hosts(key string) []string {
+	var out []string
+	for _, part := range r.list(key) {
+		host := strings.ToLower(strings.TrimSuffix(part, "."))
+		if !hostName.MatchString(host) {
+			r.fail(key, "must be a list of host names, has %q", part)
+			continue
+		}
+		out = append(out, host)
+	}
+	return out
+}
+
+// voices holds the settings of speech against each other.
+func (r *reader) voices(cfg Config) {
+	if cfg.VoiceEngine == calls.EngineHTTP {
+		if u, err := url.Parse(cfg.Synthesis.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			r.fail("tts_url", "must be an http or https URL when voice_engine is http")
+		}
+	}
+	if (cfg.Recognizer.Engine == "") != (cfg.Recognizer.Module == "") {
+		r.fail("speech_module", "and speech_engine must be given together")
+	}
 }
 
 func (r *reader) prefixes(key string) []netip.Prefix {

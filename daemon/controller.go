@@ -96,7 +96,8 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	manager, err := calls.NewManager(calls.Config{
 		Store: c.store, Rater: rater, Client: client, Logger: c.logger.With("part", "calls"),
 		Providers: c.cfg.Providers, SIPProfile: c.cfg.SIPProfile,
-		VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice,
+		VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice, Synthesis: c.cfg.Synthesis, Recognizer: c.cfg.Recognizer,
+		StreamHosts: c.cfg.StreamHosts, MediaCache: mediaCache(c.cfg.MediaCache),
 	})
 	if err != nil {
 		return fmt.Errorf("calls: %w", err)
@@ -115,6 +116,7 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 
 	rehearsals, err := simulator.New(simulator.Config{
 		Client: client, Logger: c.logger.With("part", "simulator"), VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice,
+		Synthesis: c.cfg.Synthesis, Recognizer: c.cfg.Recognizer, StreamHosts: c.cfg.StreamHosts,
 	})
 	if err != nil {
 		return fmt.Errorf("simulator: %w", err)
@@ -138,6 +140,14 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		return err
 	})
 	return nil
+}
+
+// mediaCache is the bound as the calls package takes it, where 0 is its default.
+func mediaCache(bytes int64) int64 {
+	if bytes == 0 {
+		return -1
+	}
+	return bytes
 }
 
 // wait returns when ctx ends or a part fails, then stops everything.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"tandem/calls"
 	"tandem/egress"
 	"tandem/models"
 	"tandem/simulator"
@@ -72,7 +73,7 @@ func simulateHere(ctx context.Context, opts SimulateOptions) (*SimulationReport,
 		AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, AllowAnyPort: true,
 	})
 	defer client.CloseIdleConnections()
-	runner, err := simulator.New(simulator.Config{Client: client})
+	runner, err := simulator.New(simulator.Config{Client: client, Recognizer: calls.Recognizer{Engine: "simulated", Module: "simulated"}})
 	if err != nil {
 		return nil, err
 	}

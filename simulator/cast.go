@@ -44,6 +44,20 @@ func (c *cast) next(action actions.Action, takes func(in *Input) bool) *Input {
 	return nil
 }
 
+// peek returns what next would, without using it.
+func (c *cast) peek(action actions.Action, takes func(in *Input) bool) *Input {
+	for i := range c.inputs {
+		in := &c.inputs[i]
+		if !c.used[i] && (in.At == "" || meant(in.At, action)) {
+			if takes(in) {
+				return in
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
 // meant says whether at names an action.
 func meant(at string, action actions.Action) bool {
 	return action != nil && (at == action.Meta().ID || at == action.Verb())

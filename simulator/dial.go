@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"tandem/actions"
 )
 
 // outcomes are what may become of a party that is called: the cause and the SIP status of the refusal. An answered one has none.
@@ -44,8 +46,8 @@ func parties(dial string) []party {
 	return list
 }
 
-// bridge calls the parties of a dial string and talks with the first that answers.
-func (g *stage) bridge(channelID, dial string) []string {
+// bridge calls the parties of a dial string and talks with the first that answers. over is false while that party is judged.
+func (g *stage) bridge(channelID, eventUUID, dial string) (result []string, over bool) {
 	var last []string
 	var answered *party
 	var how *Dial
@@ -83,22 +85,41 @@ func (g *stage) bridge(channelID, dial string) []string {
 		}
 	}
 	if answered == nil {
-		return last
+		return last, true
 	}
 	for i := range list {
 		if list[i].channel != answered.channel {
 			g.hangUp(list[i].channel, "LOSE_RACE", weCanceled)
 		}
 	}
-	return g.talk(channelID, answered, how)
+	g.clock.pass(3 * time.Second)
+	detection := g.detection()
+	if detection != nil {
+		g.mu.Lock()
+		g.pending = &pending{channel: channelID, eventUUID: eventUUID, app: "bridge", party: answered, how: how}
+		g.mu.Unlock()
+	}
+	g.answer(answered.channel)
+	if detection == nil || detection.Async {
+		g.answer(channelID)
+		g.event("CHANNEL_BRIDGE", channelID, "Other-Leg-Unique-ID", answered.channel)
+	}
+	if detection != nil {
+		return nil, false
+	}
+	return g.converse(channelID, answered, how), true
 }
 
-// talk joins caller and party until one hangs up.
-func (g *stage) talk(channelID string, p *party, how *Dial) []string {
-	g.clock.pass(3 * time.Second)
-	g.answer(p.channel)
-	g.answer(channelID)
-	g.event("CHANNEL_BRIDGE", channelID, "Other-Leg-Unique-ID", p.channel)
+// detection is the machine detection of the dial that runs, nil when it has none.
+func (g *stage) detection() *actions.MachineDetection {
+	if d, ok := g.current.(*actions.Dial); ok {
+		return d.MachineDetection
+	}
+	return nil
+}
+
+// converse lets caller and party talk until one hangs up. The result is nil when it was the caller.
+func (g *stage) converse(channelID string, p *party, how *Dial) []string {
 	g.clock.pass(duration(how.Seconds))
 	if how.EndedBy == "caller" {
 		g.leave(channelID)

@@ -39,8 +39,20 @@ func (g *stage) perform(channelID, eventUUID string, app esl.App) {
 		result = g.gather(channelID, strings.Fields(app.Args()))
 	case "record":
 		result = g.record(channelID, strings.Fields(app.Args()))
+	case "play_and_detect_speech":
+		if result = g.hear(channelID, eventUUID); result == nil {
+			return
+		}
+	case "deflect":
+		g.refer(channelID)
+	case "redirect":
+		g.hangUp(channelID, "NORMAL_UNSPECIFIED", weRefused, "variable_sip_term_status", "302")
+		return
 	case "bridge":
-		result = g.bridge(channelID, app.Args())
+		var over bool
+		if result, over = g.bridge(channelID, eventUUID, app.Args()); !over {
+			return
+		}
 	}
 	if alive, _ := g.Exists(nil, channelID); !alive { //nolint:staticcheck // the stage's Exists needs no context
 		return

@@ -36,6 +36,9 @@ type Config struct {
 	// VoiceEngine and Voice are those of the real calls. Defaults as in the calls package.
 	VoiceEngine string
 	Voice       string
+	Synthesis   calls.Synthesis
+	Recognizer  calls.Recognizer
+	StreamHosts []string
 }
 
 // Simulator runs applications against scripted callers.
@@ -150,6 +153,7 @@ func (r *run) play(ctx context.Context, dir string, app models.Application) (err
 		Store: store, Rater: rater, Client: &client, Logger: r.s.cfg.Logger, Now: r.clock.Now,
 		Providers:   []netip.Prefix{netip.MustParsePrefix(source + "/32")},
 		VoiceEngine: r.s.cfg.VoiceEngine, Voice: r.s.cfg.Voice, Simulated: true,
+		Synthesis: r.s.cfg.Synthesis, Recognizer: r.s.cfg.Recognizer, StreamHosts: r.s.cfg.StreamHosts,
 		OnAction: func(callID string, index int, action actions.Action) {
 			r.callID = callID
 			r.begin(index, action)

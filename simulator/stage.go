@@ -29,6 +29,7 @@ type stage struct {
 	sequence int
 	current  actions.Action // the action that runs
 	stay     *stay          // in the conference or the queue of the last action that was in one
+	pending  *pending       // what goes on until a command ends it
 	// takeOut takes the call out of a queue.
 	takeOut func(queue string)
 }
@@ -217,18 +218,39 @@ func (g *stage) Kill(_ context.Context, channelID, cause string) error {
 		return err
 	}
 	g.hangUp(channelID, cause, g.disposition(channelID))
+	if p := g.judged(channelID); p != nil {
+		g.complete("variable_originate_disposition", cause, "variable_last_bridge_hangup_cause", cause)
+	}
 	return nil
 }
 
-// Break implements calls.Switch. Nothing runs that could be broken: the stage plays everything in no time.
+// Break implements calls.Switch. The stage plays everything in no time: all that can be broken is the silence in which a party waits for
+// its verdict.
 func (g *stage) Break(_ context.Context, channelID string) error {
-	return g.sent(channelID, "api uuid_break all")
+	if err := g.sent(channelID, "api uuid_break all"); err != nil {
+		return err
+	}
+	if g.judged(channelID) != nil {
+		g.talkOn(true)
+	}
+	return nil
+}
+
+// judged is the bridge whose party is on a channel and waits for its verdict, nil when there is none.
+func (g *stage) judged(channelID string) *pending {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.pending; p != nil && p.party != nil && p.party.channel == channelID {
+		return p
+	}
+	return nil
 }
 
 // Park implements calls.Switch.
 func (g *stage) Park(_ context.Context, channelID string) error {
 	err := g.sent(channelID, "api uuid_transfer park inline")
 	if err == nil {
+		g.complete()
 		g.event("CHANNEL_PARK", channelID)
 	}
 	return err
@@ -277,10 +299,14 @@ func (g *stage) capped(channelID string) bool {
 	return up
 }
 
-// RecordStartWith implements calls.Switch. Background recordings of a simulation are silent files.
-func (g *stage) RecordStartWith(_ context.Context, channelID, file string, _ esl.RecordOptions) error {
+// RecordStartWith implements calls.Switch. Background recordings of a simulation are silent files; a recording that silence ends is
+// that of a greeting.
+func (g *stage) RecordStartWith(_ context.Context, channelID, file string, o esl.RecordOptions) error {
 	if err := g.sent(channelID, "api uuid_record start %s", baseName(file)); err != nil {
 		return err
+	}
+	if o.FinalSilence > 0 {
+		return g.greet(channelID, file, o)
 	}
 	return writeSilence(file, time.Second)
 }
@@ -329,7 +355,23 @@ func (g *stage) Exists(_ context.Context, channelID string) (bool, error) {
 }
 
 // Dump implements calls.Switch.
-func (g *stage) Dump(context.Context, string) (*esl.Event, error) { return nil, esl.ErrNoSuchChannel }
+func (g *stage) Dump(_ context.Context, channelID string) (*esl.Event, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch := g.channels[channelID]
+	if ch == nil || ch.dead {
+		return nil, esl.ErrNoSuchChannel
+	}
+	headers := map[string]string{"Event-Name": "CHANNEL_DATA", "Unique-ID": channelID, "variable_sip_from_host": source, "variable_sip_to_host": source}
+	for name, value := range ch.variables {
+		headers["variable_"+name] = value
+	}
+	doc, err := json.Marshal(headers)
+	if err != nil {
+		return nil, fmt.Errorf("write the channel: %w", err)
+	}
+	return esl.ParseEvent(string(doc))
+}
 
 // baseName is a path without the folder, which is a temporary one.
 func baseName(file string) string { return file[strings.LastIndexByte(file, '/')+1:] }
