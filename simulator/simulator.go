@@ -20,7 +20,7 @@ import (
 	"tandem/models"
 )
 
-// ErrBusy: as many simulations run as may at a time.
+// ErrBusy says that as many simulations run as may at a time.
 var ErrBusy = errors.New("too many simulations run at a time")
 
 // Config holds what a Simulator needs; Client is required.
