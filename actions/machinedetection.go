@@ -28,7 +28,7 @@ var machineDetectionVerb = verb{
 	doc:   "Judges whether a human or a machine has answered the call.",
 	media: true,
 	results: []result{
-		outcomes("Whether the judgement is made, or goes on in the background.", "done", "started", "hangup", "failed"),
+		outcomes("Whether the judgement is made, or goes on in the background.", "done", "started", "failed"),
 		{"answered_by", resultWord, []string{"human", "machine", "unknown"}, "The verdict."},
 		{"beep", resultFlag, nil, "Whether the beep of a mailbox was heard."},
 		{"after_ms", resultNumber, nil, "How long the verdict took, in milliseconds."},
@@ -44,7 +44,7 @@ type MachineDetection struct {
 	Mode string
 	// Async lets the call go on while it is judged; otherwise everything waits for the verdict.
 	Async bool
-	// Timeout is how long the judgement may take; then the verdict is unknown.
+	// Timeout is how long the judgement may take; then what was heard so far is judged.
 	Timeout time.Duration
 	// OnMachine is OnMachineContinue or OnMachineHangup.
 	OnMachine string
@@ -57,7 +57,7 @@ func (a *MachineDetection) fields() []field {
 	return []field{
 		{name: "mode", value: choice{to: &a.Mode, fallback: ModeDetect, words: []string{ModeDetect, ModeMessageEnd}}, doc: "Done when human or machine is known, or, for a machine, when its greeting is over and a message can be left."},
 		{name: "async", value: boolean{to: &a.Async, fallback: true}, doc: "Lets the call go on while it is judged; otherwise everything waits for the verdict."},
-		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 15 * time.Second, min: 3 * time.Second, max: time.Minute}, doc: "How long the judgement may take; then the verdict is unknown."},
+		{name: "timeout", value: seconds{to: &a.Timeout, fallback: 15 * time.Second, min: 3 * time.Second, max: time.Minute}, doc: "How long the judgement may take; then what was heard so far is judged."},
 		{name: "on_machine", value: choice{to: &a.OnMachine, fallback: OnMachineContinue, words: []string{OnMachineContinue, OnMachineHangup}}, doc: "What follows when a machine was heard."},
 	}
 }
