@@ -124,7 +124,7 @@ func (s *Server) ownCall(r *request) (*models.Call, error) {
 	return call, nil
 }
 
-// listEvents answers with the journal of a call, oldest first. The cursor is the sequence of the last event of a page.
+// listEvents answers with the journal of a call, oldest first. The cursor is the place in the journal of the last event of a page.
 func (s *Server) listEvents(r *request) (any, error) {
 	page, err := r.page()
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Event is one thing that happened to a call, a trunk or an application, as it is told to the customer. Sequence counts from 1,
-// without gaps, what happened to a call, or to another subject as far as one application is concerned; Body is what the
-// webhook carries.
+// Event is one thing that happened to a call, a trunk or an application. Sequence is its place in the journal: it counts from 1,
+// without gaps, what happened to a call, or to another subject as far as one application is concerned, wanted or not. Body is
+// what the webhook carries; the number in it (see EventBody) counts only what is told.
 type Event struct {
 	ID string
 	// SubjectID is the call, trunk or application of which it tells; CallID is empty where that is no call.
@@ -23,8 +23,10 @@ type Event struct {
 	CreatedAt     time.Time `gorm:"serializer:moment;autoCreateTime:false"`
 }
 
-// EventBody makes the body of an event from what the store assigns: its sequence, ID and time.
-type EventBody func(sequence int64, id string, at time.Time) ([]byte, error)
+// EventBody makes the body of an event from what the store assigns: its number among the events of its subject that the
+// application is told of (from 1, without gaps, so that a receiver knows when one is missing; 0 for an event that it does not
+// want), its ID and its time.
+type EventBody func(told int64, id string, at time.Time) ([]byte, error)
 
 // AppendEvent adds the next event of a call to its journal, in the same transaction as the change that it tells of, and queues
 // it for the application's webhook if the application wants events of its kind now. It needs CallID and Type and fills the
@@ -86,12 +88,19 @@ func (s *Store) AppendSubjectEvent(ctx context.Context, event *Event, always boo
 	})
 }
 
-// journal keeps a numbered event and queues it where it is wanted.
+// journal keeps a numbered event and queues it where it is wanted: behind the deliveries that its stream has, which becomes due
+// where it was idle.
 func (s *Store) journal(ctx context.Context, row *Event, body EventBody, wanted bool) error {
 	row.ID = NewID(PrefixEvent)
 	row.CreatedAt = s.Now()
+	var told, due int64
 	var err error
-	if row.Body, err = body(row.Sequence, row.ID, row.CreatedAt); err != nil {
+	if wanted {
+		if told, due, err = s.lengthenStream(ctx, row); err != nil {
+			return err
+		}
+	}
+	if row.Body, err = body(told, row.ID, row.CreatedAt); err != nil {
 		return fmt.Errorf("write body of event %s of %q: %w", row.Type, row.SubjectID, err)
 	}
 	if err := s.write(ctx).Create(row).Error; err != nil {
@@ -100,7 +109,17 @@ func (s *Store) journal(ctx context.Context, row *Event, body EventBody, wanted 
 	if !wanted {
 		return nil
 	}
-	return s.queueEvent(ctx, row)
+	delivery := &Delivery{
+		EventID: row.ID, SubjectID: row.SubjectID, EndpointID: row.ApplicationID, Seq: told, State: DeliveryPending,
+	}
+	if err := s.write(ctx).Create(delivery).Error; err != nil {
+		return explain(err, "queue event %s of %q", row.Type, row.SubjectID)
+	}
+	// A stream that is leased or waits for its retry is due later; everything else is to be told to the workers.
+	if due <= micros(row.CreatedAt) {
+		s.tx.due = true
+	}
+	return nil
 }
 
 func wantedOf(kinds []byte, kind string) (bool, error) {
@@ -114,30 +133,15 @@ func wantedOf(kinds []byte, kind string) (bool, error) {
 	return Wanted(chosen, kind), nil
 }
 
-// queueEvent adds the delivery behind those that the stream has and makes the stream due where it was idle. A delivery's place
-// in its stream is not the event's sequence: what is not wanted has none, and leaves no gap at which a stream would stand still.
-func (s *Store) queueEvent(ctx context.Context, event *Event) error {
-	var seq, due int64
-	err := s.write(ctx).Raw(`INSERT INTO webhook_streams (subject_id, endpoint_id, last_seq, acked_seq, due_at, lease_token, attempts, lease_owner)
+// lengthenStream gives an event its place in its subject's stream of deliveries and says when the stream is due.
+func (s *Store) lengthenStream(ctx context.Context, event *Event) (seq, due int64, err error) {
+	err = s.write(ctx).Raw(`INSERT INTO webhook_streams (subject_id, endpoint_id, last_seq, acked_seq, due_at, lease_token, attempts, lease_owner)
 		VALUES (?, ?, 1, 0, ?, 0, 0, '')
 		ON CONFLICT (subject_id, endpoint_id) DO UPDATE SET last_seq = webhook_streams.last_seq + 1,
 			due_at = COALESCE(webhook_streams.due_at, excluded.due_at)
 		RETURNING last_seq, due_at`,
 		event.SubjectID, event.ApplicationID, micros(event.CreatedAt)).Row().Scan(&seq, &due)
-	if err != nil {
-		return explain(err, "queue event %s of %q", event.Type, event.SubjectID)
-	}
-	delivery := &Delivery{
-		EventID: event.ID, SubjectID: event.SubjectID, EndpointID: event.ApplicationID, Seq: seq, State: DeliveryPending,
-	}
-	if err := s.write(ctx).Create(delivery).Error; err != nil {
-		return explain(err, "queue event %s of %q", event.Type, event.SubjectID)
-	}
-	// A stream that is leased or waits for its retry is due later; everything else is to be told to the workers.
-	if due <= micros(event.CreatedAt) {
-		s.tx.due = true
-	}
-	return nil
+	return seq, due, explain(err, "queue event %s of %q", event.Type, event.SubjectID)
 }
 
 // CallEvents returns the events of a customer's call in their order.

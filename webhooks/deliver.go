@@ -42,7 +42,7 @@ func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *
 		SubjectID:     claimed.SubjectID,
 		ApplicationID: claimed.EndpointID,
 		Type:          claimed.Event.Type,
-		Sequence:      claimed.Event.Sequence,
+		Sequence:      claimed.AckedSeq + 1,
 		Number:        claimed.Attempts + 1,
 	}
 	switch {

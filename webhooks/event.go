@@ -96,13 +96,13 @@ func moment(t *time.Time) *string {
 }
 
 // body is the union of both shapes of the contract (spec §6): a receiver of either finds its fields. Events that are of no call
-// have null for it, and no variables.
+// have null for it, and no variables; those that are kept but not told have null for their sequence.
 type body struct {
 	ID        string            `json:"id"`
 	Type      string            `json:"type"`
 	Event     string            `json:"event"`
 	CreatedAt string            `json:"created_at"`
-	Sequence  int64             `json:"sequence"`
+	Sequence  *int64            `json:"sequence"`
 	Call      *Call             `json:"call"`
 	Variables map[string]string `json:"variables"`
 	Data      map[string]any    `json:"data"`
@@ -113,8 +113,8 @@ type body struct {
 // models.ErrStale when the call already has its one terminal event.
 func Emit(ctx context.Context, tx *models.Store, call *models.Call, kind string, data map[string]any) (*models.Event, error) {
 	event := &models.Event{CallID: call.ID, Type: kind}
-	err := tx.AppendEvent(ctx, event, func(sequence int64, id string, at time.Time) ([]byte, error) {
-		return marshalBody(call, kind, data, sequence, id, at)
+	err := tx.AppendEvent(ctx, event, func(told int64, id string, at time.Time) ([]byte, error) {
+		return marshalBody(call, kind, data, told, id, at)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("emit %s of call %q: %w", kind, call.ID, err)
@@ -122,10 +122,13 @@ func Emit(ctx context.Context, tx *models.Store, call *models.Call, kind string,
 	return event, nil
 }
 
-func marshalBody(call *models.Call, kind string, data map[string]any, sequence int64, id string, at time.Time) ([]byte, error) {
+func marshalBody(call *models.Call, kind string, data map[string]any, told int64, id string, at time.Time) ([]byte, error) {
 	b := body{
-		ID: id, Type: kind, Event: kind, CreatedAt: at.UTC().Format(eventTime), Sequence: sequence,
+		ID: id, Type: kind, Event: kind, CreatedAt: at.UTC().Format(eventTime),
 		Variables: map[string]string{}, Data: maps.Clone(data),
+	}
+	if told > 0 {
+		b.Sequence = &told
 	}
 	if b.Data == nil {
 		b.Data = map[string]any{}
@@ -181,7 +184,7 @@ func EmitTest(ctx context.Context, tx *models.Store, app *models.Application) (*
 
 // appendOther appends an event that is of no call.
 func appendOther(ctx context.Context, tx *models.Store, event *models.Event, always bool, data map[string]any) error {
-	return tx.AppendSubjectEvent(ctx, event, always, func(sequence int64, id string, at time.Time) ([]byte, error) {
-		return marshalBody(nil, event.Type, data, sequence, id, at)
+	return tx.AppendSubjectEvent(ctx, event, always, func(told int64, id string, at time.Time) ([]byte, error) {
+		return marshalBody(nil, event.Type, data, told, id, at)
 	})
 }

@@ -80,7 +80,8 @@ type Attempt struct {
 	SubjectID     string
 	ApplicationID string
 	Type          string
-	Sequence      int64
+	// Sequence is the event's number among those of its subject that the application is told of.
+	Sequence int64
 	// Number counts the attempts of this event from 1.
 	Number int
 	// Status is the HTTP status of the answer, 0 when there was none.
