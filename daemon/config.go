@@ -242,13 +242,16 @@ func (r *reader) hosts(key string) []string {
 
 // voices holds the settings of speech against each other.
 func (r *reader) voices(cfg Config) {
-	if cfg.VoiceEngine == calls.EngineHTTP {
+	if cfg.VoiceEngine == calls.EngineHTTP || cfg.Synthesis.URL != "" {
 		if u, err := url.Parse(cfg.Synthesis.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			r.fail("tts_url", "must be an http or https URL when voice_engine is http")
+			r.fail("tts_url", "must be an http or https URL; voice_engine http needs one")
 		}
 	}
-	if (cfg.Recognizer.Engine == "") != (cfg.Recognizer.Module == "") {
-		r.fail("speech_module", "and speech_engine must be given together")
+	if cfg.Recognizer.Engine != "" && cfg.Recognizer.Module == "" {
+		r.fail("speech_module", "must be given with speech_engine ("+environmentName("speech_engine")+")")
+	}
+	if cfg.Recognizer.Module != "" && cfg.Recognizer.Engine == "" {
+		r.fail("speech_engine", "must be given with speech_module ("+environmentName("speech_module")+")")
 	}
 }
 

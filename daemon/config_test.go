@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"tandem/calls"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/configuration.md")
@@ -49,6 +51,8 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 		"allow_networks": "10.1.2.3/8, fd00::/8", "allow_ports": "any", "providers": "192.0.2.0/24", "outbound_price": "0.0125",
 		"inbound_price": "0", "billing_increment": "1", "max_grant": "600", "currency": "EUR", "sip_profile": "carriers",
 		"voice_engine": "other", "voice": "rms", "node_lease": "6s", "shutdown_timeout": "1m", "log_level": "debug", "log_format": "json",
+		"tts_url": "https://voices.example/speak", "tts_token": "t0ken", "speech_engine": "vosk", "speech_module": "mod_vosk",
+		"stream_hosts": "listen.example, EARS.example", "media_cache": "1048576",
 	}
 	for _, s := range settings {
 		require.Contains(t, values, s.key, "the test must set every key")
@@ -70,6 +74,10 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, "carriers", cfg.SIPProfile)
 	require.Equal(t, "other", cfg.VoiceEngine)
 	require.Equal(t, "rms", cfg.Voice)
+	require.Equal(t, calls.Synthesis{URL: "https://voices.example/speak", Token: "t0ken"}, cfg.Synthesis)
+	require.Equal(t, calls.Recognizer{Engine: "vosk", Module: "mod_vosk"}, cfg.Recognizer)
+	require.Equal(t, []string{"listen.example", "ears.example"}, cfg.StreamHosts)
+	require.Equal(t, int64(1<<20), cfg.MediaCache)
 	require.Equal(t, 6*time.Second, cfg.NodeLease)
 	require.Equal(t, time.Minute, cfg.ShutdownTimeout)
 	require.Equal(t, "debug", cfg.LogLevel)
@@ -97,6 +105,7 @@ func TestConfigRefusesAndNamesTheKey(t *testing.T) {
 		"providers": "carrier.example", "outbound_price": "0.0000001", "inbound_price": "-1", "billing_increment": "0",
 		"max_grant": "1", "currency": "", "sip_profile": "", "voice_engine": "", "voice": "", "node_lease": "1",
 		"shutdown_timeout": "0s", "log_level": "loud", "log_format": "xml",
+		"tts_url": "ftp://voices.example", "speech_engine": "vosk", "speech_module": "mod_vosk", "stream_hosts": "https://listen.example/", "media_cache": "-1",
 	} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
