@@ -248,10 +248,10 @@ func (r *reader) voices(cfg Config) {
 		}
 	}
 	if cfg.Recognizer.Engine != "" && cfg.Recognizer.Module == "" {
-		r.fail("speech_module", "must be given with speech_engine ("+environmentName("speech_engine")+")")
+		r.fail("speech_module", "must be given with speech_engine (%s)", environmentName("speech_engine"))
 	}
 	if cfg.Recognizer.Module != "" && cfg.Recognizer.Engine == "" {
-		r.fail("speech_engine", "must be given with speech_module ("+environmentName("speech_module")+")")
+		r.fail("speech_engine", "must be given with speech_module (%s)", environmentName("speech_module"))
 	}
 }
 
