@@ -36,10 +36,14 @@ type application struct {
 	changed   chan struct{}
 }
 
-// question is what an answer_url was asked.
+// question is what a URL of the application was asked.
 type question struct {
 	object
+	path string
 }
+
+// failure is the answer of a server that fails, by HTTP status.
+type failure int
 
 func (q question) kind() string   { return q.text("type") }
 func (q question) result() object { return q.part("result") }
@@ -56,6 +60,7 @@ func (s *system) newApplication(t *testing.T, who customer, name string, files m
 	a := &application{secret: []byte("0123456789abcdef0123456789abcdef"), answer: answer, changed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /answer", a.handleAnswer)
+	mux.HandleFunc("POST /fallback", a.handleAnswer)
 	mux.HandleFunc("POST /hook", a.handleEvent)
 	mux.HandleFunc("GET /files/", func(w http.ResponseWriter, r *http.Request) {
 		data, ok := files[strings.TrimPrefix(r.URL.Path, "/files/")]
@@ -84,9 +89,29 @@ func (s *system) newApplication(t *testing.T, who customer, name string, files m
 	return a
 }
 
+// change changes the application.
+func (s *system) change(t *testing.T, a *application, fields object) {
+	t.Helper()
+	status, answer := s.ask(t, customer{key: a.key}, http.MethodPatch, "/v1/applications/"+a.id, fields)
+	require.Equal(t, http.StatusOK, status, answer)
+}
+
+// oneError returns the one call.error among events.
+func oneError(t *testing.T, events []object) object {
+	t.Helper()
+	var found []object
+	for _, event := range events {
+		if event.text("type") == "call.error" {
+			found = append(found, event.part("data"))
+		}
+	}
+	require.Len(t, found, 1, "call.error in %v", kinds(events))
+	return found[0]
+}
+
 func (a *application) handleAnswer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	var q question
+	q := question{path: r.URL.Path}
 	if err == nil {
 		err = json.Unmarshal(body, &q.object)
 	}
@@ -101,8 +126,13 @@ func (a *application) handleAnswer(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	a.questions = append(a.questions, q)
 	a.mu.Unlock()
+	answer := a.answer(q)
+	if status, failed := answer.(failure); failed {
+		w.WriteHeader(int(status))
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(a.answer(q))
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func (a *application) handleEvent(w http.ResponseWriter, r *http.Request) {
