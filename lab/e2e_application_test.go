@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,9 +30,14 @@ type application struct {
 	secret []byte
 	answer func(question) any
 
+	// repeated counts the webhooks that came again.
+	repeated atomic.Int64
+
 	mu        sync.Mutex
 	questions []question
 	events    []object
+	byCall    map[string][]object
+	seen      map[string]bool
 	problems  []string
 	changed   chan struct{}
 }
@@ -57,7 +63,7 @@ func (o object) part(name string) object {
 // newApplication makes an application of a customer and starts its server. files are served to play.
 func (s *system) newApplication(t *testing.T, who customer, name string, files map[string][]byte, answer func(question) any) *application {
 	t.Helper()
-	a := &application{secret: []byte("0123456789abcdef0123456789abcdef"), answer: answer, changed: make(chan struct{})}
+	a := &application{secret: []byte("0123456789abcdef0123456789abcdef"), answer: answer, changed: make(chan struct{}), byCall: map[string][]object{}, seen: map[string]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /answer", a.handleAnswer)
 	mux.HandleFunc("POST /fallback", a.handleAnswer)
@@ -154,11 +160,29 @@ func (a *application) handleEvent(w http.ResponseWriter, r *http.Request) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !slices.ContainsFunc(a.events, func(seen object) bool { return seen.text("id") == event.text("id") }) {
-		a.events = append(a.events, event)
-		close(a.changed)
-		a.changed = make(chan struct{})
+	if a.seen[event.text("id")] {
+		a.repeated.Add(1)
+		return
 	}
+	a.seen[event.text("id")] = true
+	a.events = append(a.events, event)
+	id := event.part("call").text("id")
+	a.byCall[id] = append(a.byCall[id], event)
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// count returns how many events satisfy a condition so far, and a channel that is closed when there are more.
+func (a *application) count(condition func(object) bool) (int, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, event := range a.events {
+		if condition(event) {
+			n++
+		}
+	}
+	return n, a.changed
 }
 
 func (a *application) complain(format string, args ...any) {
@@ -195,13 +219,7 @@ func (a *application) asked(call string) []question {
 func (a *application) of(call string) ([]object, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []object
-	for _, event := range a.events {
-		if event.part("call").text("id") == call {
-			list = append(list, event)
-		}
-	}
-	return list, a.changed
+	return slices.Clone(a.byCall[call]), a.changed
 }
 
 // first waits for the first event of a kind, of any call, and returns it: how the test learns of an inbound call.

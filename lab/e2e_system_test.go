@@ -60,10 +60,23 @@ func (o object) number(name string) int {
 func startSystem(t *testing.T, options lab.Options) *system {
 	t.Helper()
 	lab.Require(t)
+	s := newSystem(t, "sqlite:"+filepath.Join(t.TempDir(), "tandem.db"))
+	var started sync.WaitGroup
+	started.Go(func() { s.carrier = lab.StartCarrier(t) })
+	s.node = lab.StartNode(t, options)
+	started.Wait()
+	require.NotNil(t, s.carrier)
+	s.open(t, s.node.ESLAddr, s.node.PasswordFile, s.node.ConfDir)
+	return s
+}
+
+// newSystem prepares `tandem serve` on a database.
+func newSystem(t *testing.T, database string) *system {
+	t.Helper()
 	dir := t.TempDir()
 	s := &system{binary: tandem(t), addr: freeAddr(t), log: filepath.Join(dir, "tandem.log")}
 	s.env = append(os.Environ(),
-		"TANDEM_DATABASE_URL=sqlite:"+filepath.Join(dir, "tandem.db"),
+		"TANDEM_DATABASE_URL="+database,
 		"TANDEM_SECRET_KEY_FILE="+filepath.Join(dir, "secret.key"),
 		"TANDEM_HTTP_ADDR="+s.addr,
 		"TANDEM_ALLOW_NETWORKS=127.0.0.0/8",
@@ -71,12 +84,12 @@ func startSystem(t *testing.T, options lab.Options) *system {
 		"TANDEM_LOG_LEVEL=debug",
 		"TANDEM_NODE_LEASE=3s",
 	)
-	var started sync.WaitGroup
-	started.Go(func() { s.carrier = lab.StartCarrier(t) })
-	s.node = lab.StartNode(t, options)
-	started.Wait()
-	require.NotNil(t, s.carrier)
+	return s
+}
 
+// open starts the server and adds the node and a customer.
+func (s *system) open(t *testing.T, eslAddr, passwordFile, confDir string) {
+	t.Helper()
 	t.Cleanup(func() {
 		s.stop(syscall.SIGTERM)
 		if t.Failed() {
@@ -84,9 +97,8 @@ func startSystem(t *testing.T, options lab.Options) *system {
 		}
 	})
 	s.start(t)
-	s.run(t, "nodes", "add", "first", "--esl-addr", s.node.ESLAddr, "--esl-password-file", s.node.PasswordFile, "--conf-dir", s.node.ConfDir)
+	s.run(t, "nodes", "add", "first", "--esl-addr", eslAddr, "--esl-password-file", passwordFile, "--conf-dir", confDir)
 	s.customer = s.newCustomer(t, "acme")
-	return s
 }
 
 var build = sync.OnceValues(func() (string, error) {

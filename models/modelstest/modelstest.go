@@ -22,8 +22,9 @@ import (
 var Key = bytes.Repeat([]byte{0x5a}, 32)
 
 // Main runs a package's tests, stops the PostgreSQL cluster if they started one, and fails where goroutines are left over. A
-// test process that dies without getting here takes its cluster with it all the same.
-func Main(m *testing.M, options ...goleak.Option) {
+// test process that dies without getting here takes its cluster with it all the same. m is the package's *testing.M, or one that
+// does more than it.
+func Main(m interface{ Run() int }, options ...goleak.Option) {
 	code := m.Run()
 	if err := stopCluster(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop PostgreSQL:", err)
