@@ -61,7 +61,6 @@ func (s *scene) leaves(channel string) models.Call {
 // noConference checks that the conference has ended, with its rows and files.
 func (s *scene) noConference() {
 	s.t.Helper()
-	s.catalogued()
 	_, err := s.store.Conference(s.t.Context(), s.customer.ID, "standup")
 	require.ErrorIs(s.t, err, models.ErrNotFound)
 	require.Eventually(s.t, func() bool {

@@ -12,7 +12,6 @@ import (
 	"tandem/esl"
 	"tandem/models"
 	"tandem/models/modelstest"
-	"tandem/webhooks"
 )
 
 const (
@@ -107,28 +106,6 @@ func (s *scene) result(callID, path string) map[string]any {
 	return result
 }
 
-// catalogued holds what the scene's calls have told of queues and conferences, of recordings and errors, to the catalogue of events.
-func (s *scene) catalogued() {
-	s.t.Helper()
-	ids := map[string]bool{}
-	for _, q := range s.requests() {
-		if id, ok := q.Call["id"].(string); ok {
-			ids[id] = true
-		}
-	}
-	require.NotEmpty(s.t, ids)
-	for id := range ids {
-		for _, kind := range []string{
-			"queue.joined", "queue.left", "conference.joined", "conference.left", "recording.started", "recording.available", "recording.failed", "call.error",
-			"call.action_completed",
-		} {
-			for _, data := range s.dataOf(id, kind) {
-				require.NoError(s.t, webhooks.CheckData(kind, data))
-			}
-		}
-	}
-}
-
 // endAll waits for the end of calls and checks that nothing is left in the queue.
 func (s *scene) endAll(n int) map[string]models.Call {
 	s.t.Helper()
@@ -137,7 +114,6 @@ func (s *scene) endAll(n int) map[string]models.Call {
 		call := s.end()
 		ended[call.ID] = call
 	}
-	s.catalogued()
 	entries, err := s.store.QueueEntries(s.t.Context(), s.customer.ID, "help")
 	require.NoError(s.t, err)
 	require.Empty(s.t, entries, "nobody is left in the queue")

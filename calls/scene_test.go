@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tandem/actions"
 	"tandem/billing"
 	"tandem/esl"
 	"tandem/models"
@@ -154,6 +155,7 @@ func (s *scene) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	s.checkAsked(q)
 	s.mu.Lock()
 	s.asks = append(s.asks, q)
 	fns := s.replies[r.URL.Path]
@@ -214,8 +216,43 @@ func (s *scene) end() models.Call {
 	}
 }
 
+// checkAsked holds the results that the application is told to what is documented of them.
+func (s *scene) checkAsked(q asked) {
+	results := []any{q.Variables["last_result"]}
+	if q.Type == askResult {
+		results = append(results, q.Result)
+	}
+	for _, result := range results {
+		if result, ok := result.(map[string]any); ok {
+			verb, _ := result["action"].(string)
+			if err := actions.CheckResult(verb, result); err != nil {
+				s.t.Errorf("%s was told %v: %v", q.Path, result, err)
+			}
+		}
+	}
+}
+
+// checkEvents holds the events of a call to the catalogue, and the results that they tell to what is documented of them.
+func (s *scene) checkEvents(call *models.Call) {
+	s.t.Helper()
+	events, err := s.store.CallEvents(s.t.Context(), call.CustomerID, call.ID)
+	require.NoError(s.t, err)
+	require.NotEmpty(s.t, events)
+	for _, ev := range events {
+		var body struct {
+			Data map[string]any `json:"data"`
+		}
+		require.NoError(s.t, json.Unmarshal(ev.Body, &body))
+		require.NoError(s.t, webhooks.CheckData(ev.Type, body.Data))
+		if result, ok := body.Data["result"].(map[string]any); ok && ev.Type == "call.action_completed" {
+			require.NoError(s.t, actions.CheckResult(body.Data["action"].(string), result), "%v", result)
+		}
+	}
+}
+
 func (s *scene) checkEnded(call *models.Call) {
 	s.t.Helper()
+	s.checkEvents(call)
 	require.False(s.t, call.Live(), "status %s", call.Status)
 	require.NotNil(s.t, call.EndedAt)
 	require.NotNil(s.t, call.SettledAt)
