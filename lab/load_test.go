@@ -1,6 +1,7 @@
 package lab_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -74,13 +75,13 @@ func TestFreeSWITCHLoad(t *testing.T) { //nolint:paralleltest // it needs the ma
 		l := newLoad(t, s, callee)
 		s.reaches(t, loadNumber)
 		caller := start(t, folder, "caller.xml", freeUDP(t), s.node.SIPAddr, "-s", loadNumber, "-r", "50", "-m", strconv.Itoa(together), "-l", strconv.Itoa(together))
-		l.check(t)
 		select {
 		case err := <-caller:
 			require.NoError(t, err, "SIPp saw a call fail")
-		case <-time.After(30 * time.Second):
-			require.Fail(t, "SIPp waits for calls that Tandem has seen end")
+		case <-time.After(4 * time.Minute):
+			require.Fail(t, "SIPp still waits for calls to end")
 		}
+		l.check(t)
 	})
 }
 
@@ -106,8 +107,12 @@ func start(t *testing.T, folder, scenario, addr string, args ...string) <-chan e
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
-	cmd := exec.Command("sipp", append([]string{"-sf", scenario, "-i", host, "-p", port, "-mi", host, "-mp", "6000", "-nostdin"}, args...)...)
+	_, media, err := net.SplitHostPort(freeUDP(t))
+	require.NoError(t, err)
+	cmd := exec.Command("sipp", append([]string{"-sf", scenario, "-i", host, "-p", port, "-mi", host, "-mp", media, "-aa", "-nostdin", "-timeout", "200s"}, args...)...)
 	cmd.Dir = folder
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	var wait sync.WaitGroup
@@ -115,6 +120,9 @@ func start(t *testing.T, folder, scenario, addr string, args ...string) <-chan e
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		wait.Wait()
+		if t.Failed() {
+			t.Logf("the end of what SIPp said, %s:\n%s", scenario, said.String()[max(0, said.Len()-2000):])
+		}
 	})
 	return ended
 }
@@ -180,7 +188,7 @@ func (l *load) check(t *testing.T) {
 		}
 		wait(ctx, t, changed, fmt.Sprintf("only %d calls have ended; %d had their digits", ended, l.arrived.Load()))
 	}
-	t.Logf("%d calls ended %s after the last was placed", together, time.Since(began).Round(time.Millisecond))
+	t.Logf("the end of all %d calls was told within %s of asking", together, time.Since(began).Round(time.Millisecond))
 
 	// All that the journal has, page by page, must have arrived, in that order, once.
 	var up, down []string
@@ -223,7 +231,12 @@ func (l *load) checkEvents(t *testing.T, id string, events []object) {
 		}
 	}
 	require.Equal(t, []string{"call.ringing", "call.answered", "call.completed"}, main, id)
-	require.Equal(t, []string{"leg.ringing", "leg.answered", "leg.ended"}, legs, id)
+	// A 180 is not repeated (RFC 3261, section 17.2.1): of five hundred at once, UDP may lose one.
+	if l.node == nil || len(legs) > 2 {
+		require.Equal(t, []string{"leg.ringing", "leg.answered", "leg.ended"}, legs, id)
+	} else {
+		require.Equal(t, []string{"leg.answered", "leg.ended"}, legs, id)
+	}
 	require.Equal(t, []string{"gather", "dial"}, done, id)
 
 	var journal []string
