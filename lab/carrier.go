@@ -72,6 +72,7 @@ func Sounds(length time.Duration) string {
 //	722                  answers as a machine whose greeting no beep follows
 //	723                  answers and says nothing for a minute
 //	730 … 739            answers, presses the key 0 … 9 after a second, stays for a minute
+//	+1 555 100 0000 …    rings 0.1 s, answers, plays the file that Carrier.Says gave that number, stays for a minute
 //	anything else        rings 0.3 s, answers, echoes
 type Carrier struct {
 	// SIPAddr is where the carrier hears SIP over UDP: the proxy of a trunk.
@@ -79,9 +80,20 @@ type Carrier struct {
 	// ESLAddr and Password open the carrier's own Event Socket.
 	ESLAddr, Password string
 
+	sounds  string
 	process *process
 	probe   *Probe
 	mu      sync.Mutex
+}
+
+// Says makes a number of the carrier, 0 to 9999, answer with a sound file, a WAV, and returns it as it is dialled.
+func (c *Carrier) Says(t testing.TB, number int, wav []byte) string {
+	t.Helper()
+	name := fmt.Sprintf("%04d", number)
+	if err := os.WriteFile(filepath.Join(c.sounds, name+".wav"), wav, 0o600); err != nil {
+		t.Fatalf("give the carrier a sound: %v", err)
+	}
+	return "+1555100" + name
 }
 
 // StartCarrier starts a carrier and stops it at the end of the test. It skips the test where there is no FreeSWITCH.
@@ -98,12 +110,17 @@ func StartCarrier(t testing.TB) *Carrier {
 		SIPAddr:  net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.sip())),
 		ESLAddr:  net.JoinHostPort("127.0.0.1", strconv.Itoa(ports.esl())),
 		Password: password(),
+		sounds:   filepath.Join(base, "sounds"),
+	}
+	if err := os.Mkdir(c.sounds, 0o750); err != nil {
+		t.Fatal(err)
 	}
 	c.process = &process{
 		binary: binary, base: base, eslAddr: c.ESLAddr, password: c.Password,
 		env: environment(map[string]string{
 			"CARRIER_ESL_PORT":       strconv.Itoa(ports.esl()),
 			"CARRIER_ESL_PASSWORD":   c.Password,
+			"CARRIER_SOUNDS":         c.sounds,
 			"CARRIER_SIP_PORT":       strconv.Itoa(ports.sip()),
 			"CARRIER_RTP_START_PORT": strconv.Itoa(ports.rtpStart()),
 			"CARRIER_RTP_END_PORT":   strconv.Itoa(ports.rtpEnd()),
