@@ -24,7 +24,7 @@ var gatherVerb = verb{
 	doc:   "Collects what the caller types or says, while prompts play; the first key or word ends the prompt.",
 	media: true,
 	results: []result{
-		outcomes("What came: an answer, none in time, or one that does not fit.", "digits", "speech", "timeout", "invalid"),
+		outcomes("What came: an answer, none in time, or one that does not fit; failed when a prompt could not be had, or the node has no engine for speech.", "digits", "speech", "timeout", "invalid", "failed"),
 		{"digits", resultText, nil, "The keys, without the one that ended the input."},
 		{"terminator", resultText, nil, "The key of finish_on_key that ended the input."},
 		{"speech", resultObject, nil, "What was said: text, and confidence between 0 and 1 where the engine tells it."},

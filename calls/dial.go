@@ -109,7 +109,7 @@ func (d *dialing) prepareRingback(verb string) (failed bool, err error) {
 		return false, err
 	}
 	if failure != nil {
-		return true, d.s.failVerb(verb, "ringback", failure.Error())
+		return true, d.s.failVerb(verb, soundCode(failure), "ringback", failure.Error())
 	}
 	d.ringback, err = esl.FileRingback(files[0])
 	return false, err

@@ -352,9 +352,9 @@ func (s *session) fail(action actions.Action, code, field, message string) error
 	return s.tellFailure(action.Verb(), action.Meta().ID, code, field, message)
 }
 
-// failVerb is skip for the action at the cursor, where only its verb is at hand.
-func (s *session) failVerb(verb, field, message string) error {
-	return s.tellFailure(verb, s.flow.list[s.flow.index].Meta().ID, codeActionFailed, field, message)
+// failVerb is fail for the action at the cursor, where only its verb is at hand.
+func (s *session) failVerb(verb, code, field, message string) error {
+	return s.tellFailure(verb, s.flow.list[s.flow.index].Meta().ID, code, field, message)
 }
 
 func (s *session) tellFailure(verb, id, code, field, message string) error {

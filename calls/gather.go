@@ -21,11 +21,11 @@ func (s *session) doGather(a *actions.Gather) (outcome, error) {
 	}
 	prompt, failure, err := s.prompt(a, a.Prompt, "prompt")
 	if err != nil || failure {
-		return outcome{}, err
+		return outcome{result: map[string]any{"outcome": "failed"}}, err
 	}
 	invalid, failure, err := s.prompt(a, a.InvalidPrompt, "invalid_prompt")
 	if err != nil || failure {
-		return outcome{}, err
+		return outcome{result: map[string]any{"outcome": "failed"}}, err
 	}
 	if !a.Sensitive {
 		result, err := s.gatherTries(a, prompt, invalid)
@@ -155,7 +155,7 @@ func (s *session) promptFor(verb string, list []actions.Action, field string) (h
 			return esl.Prompt{}, false, err
 		}
 		if failure != nil {
-			return esl.Prompt{}, true, s.failVerb(verb, field, failure.Error())
+			return esl.Prompt{}, true, s.failVerb(verb, soundCode(failure), field, failure.Error())
 		}
 		for range max(1, loops) {
 			parts = append(parts, part)

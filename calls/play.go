@@ -17,7 +17,7 @@ func (s *session) doPlay(a *actions.Play) (outcome, error) {
 		return outcome{}, err
 	}
 	if failure != nil {
-		return outcome{result: map[string]any{"outcome": "failed", "played_ms": 0}}, s.skip(a, "url", failure.Error())
+		return outcome{result: map[string]any{"outcome": "failed", "played_ms": 0}}, s.fail(a, soundCode(failure), "url", failure.Error())
 	}
 	begun := s.m.cfg.Now()
 	stop := s.breakAfter(a.MaxSeconds)
@@ -50,6 +50,14 @@ func (s *session) doPlay(a *actions.Play) (outcome, error) {
 	}
 	result["played_ms"] = s.m.cfg.Now().Sub(begun).Milliseconds()
 	return outcome{result: result}, nil
+}
+
+// soundCode is the code of call.error for a sound that could not be had.
+func soundCode(failure error) string {
+	if errors.Is(failure, errNoMP3) {
+		return codeNotSupported
+	}
+	return codeActionFailed
 }
 
 // prepareSound is the application that plays the files, or the tone, once. failure is why the files cannot be had, build why the

@@ -19,7 +19,7 @@ func (s *session) doRecord(a *actions.Record) (outcome, error) {
 	tape, err := s.newTape(a.Format, mono)
 	if err != nil {
 		s.log.Error("nothing recorded", "error", err)
-		return outcome{}, s.skip(a, "", "the recording could not be started")
+		return outcome{result: map[string]any{"outcome": "failed"}}, s.skip(a, "", "the recording could not be started")
 	}
 	app, build := esl.Record(tape.row.Path, a.MaxSeconds, silenceThreshold, a.SilenceSeconds)
 	if build != nil {

@@ -17,7 +17,7 @@ func (s *session) doSay(a *actions.Say) (outcome, error) {
 		return outcome{}, err
 	}
 	if failure != nil {
-		return outcome{result: map[string]any{"outcome": "failed", "played_ms": 0}}, s.skip(a, "text", failure.Error())
+		return outcome{result: map[string]any{"outcome": "failed", "played_ms": 0}}, s.fail(a, soundCode(failure), "text", failure.Error())
 	}
 	app, build := spoken.app(s.m.cfg.VoiceEngine)
 	terminators := noTerminators

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"tandem/esl/simswitch"
 	"tandem/lab"
 	"tandem/models"
-	"tandem/models/modelstest"
 )
 
 // live is a scene on a switch that speaks the Event Socket, simulated or real, behind the real client.
@@ -26,6 +26,9 @@ type live struct {
 	esl   *esl.Node
 	relay *relay
 	sim   *simswitch.Switch // nil on a real one
+	// carrier is the telephone company of a real switch, sipAddr where it calls the switch.
+	carrier *lab.Carrier
+	sipAddr string
 	// callBridged lets a call in whose other end has a second party on the line, so that it can be transferred by a REFER.
 	callBridged func(t testing.TB, to string)
 	// callIn lets a call in that, once answered, waits and then types digits or hangs up.
@@ -34,26 +37,25 @@ type live struct {
 
 // onSwitches runs fn on a simulated switch and, where there is one, on a real FreeSWITCH with a carrier.
 func onSwitches(t *testing.T, fn func(t *testing.T, l *live)) {
-	t.Run("simulated", func(t *testing.T) {
-		t.Parallel()
-		fn(t, newSimulated(t, modelstest.Open(t), 4))
-	})
-	t.Run("freeswitch", func(t *testing.T) {
-		t.Parallel()
-		lab.Require(t)
-		fn(t, newReal(t, modelstest.Open(t)))
-	})
+	t.Helper()
+	fitting{}.onSwitches(t, fn)
 }
 
 func newSimulated(t testing.TB, store *models.Store, speed float64, edit ...func(*Config)) *live {
 	t.Helper()
+	return fitting{edit: edit}.simulated(t, store, speed)
+}
+
+func (f fitting) simulated(t testing.TB, store *models.Store, speed float64) *live {
+	t.Helper()
 	s := newStage(t, store)
+	modules := slices.DeleteFunc(slices.Concat(simswitch.DefaultModules(), f.with), func(name string) bool { return name == f.without })
 	layOut(t, s.node.ConfDir, s.trunk.GatewayName, "127.0.0.1:5080")
-	sim, err := simswitch.New(simswitch.Config{Password: "secret", ConfDir: s.node.ConfDir, Speed: speed})
+	sim, err := simswitch.New(simswitch.Config{Password: "secret", ConfDir: s.node.ConfDir, Speed: speed, Modules: modules})
 	require.NoError(t, err)
 	require.NoError(t, sim.Start())
 	t.Cleanup(func() { require.NoError(t, sim.Close()) })
-	l := connect(t, s, sim.Addr(), "secret", edit...)
+	l := connect(t, s, sim.Addr(), "secret", f.edit...)
 	l.sim = sim
 	l.callBridged = func(t testing.TB, to string) {
 		t.Helper()
@@ -71,14 +73,20 @@ func newSimulated(t testing.TB, store *models.Store, speed float64, edit ...func
 
 func newReal(t *testing.T, store *models.Store) *live {
 	t.Helper()
+	return fitting{}.real(t, store)
+}
+
+func (f fitting) real(t *testing.T, store *models.Store) *live {
+	t.Helper()
 	s := newStage(t, store)
 	carrier := lab.StartCarrier(t)
 	node := lab.StartNode(t, lab.Options{Edit: func(confDir string) error {
 		layOut(t, confDir, s.trunk.GatewayName, carrier.SIPAddr)
-		return nil
+		return f.dropModule(confDir)
 	}})
 	s.node.ConfDir = node.ConfDir
-	l := connect(t, s, node.ESLAddr, node.Password)
+	l := connect(t, s, node.ESLAddr, node.Password, f.edit...)
+	l.carrier, l.sipAddr = carrier, node.SIPAddr
 	l.callBridged = func(t testing.TB, to string) {
 		t.Helper()
 		require.NoError(t, carrier.CallIn("+15559876543", to, node.SIPAddr, "&bridge(sofia/external/+15550000702@"+carrier.SIPAddr+")"))
