@@ -18,10 +18,15 @@ func (s *session) doDTMF(a *actions.DTMF) (outcome, error) {
 // handleDTMF tells of a key that was pressed, by the call's party or by one that it dialled; of none while a sensitive gather runs.
 func (s *session) handleDTMF(ev *esl.Event) error {
 	digit := ev.Get("DTMF-Digit")
-	if digit == "" || s.private || s.call == nil {
+	if digit == "" || s.call == nil {
 		return nil
 	}
-	s.keys++
+	if ev.ChannelID() == s.channel {
+		s.keys += digit
+	}
+	if s.private {
+		return nil
+	}
 	// The event counts samples at 8 kHz (switch_types.h, switch_dtmf_t).
 	data := map[string]any{"digit": digit, "duration_ms": number(ev.Get("DTMF-Duration")) / 8}
 	if l := s.legs[ev.ChannelID()]; l != nil {

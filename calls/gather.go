@@ -87,15 +87,19 @@ func (s *session) gatherOnce(a *actions.Gather, heard esl.Prompt) (map[string]an
 	if a.Hears(actions.InputSpeech) {
 		return s.listen(a, heard)
 	}
-	return s.gatherDigits(a, heard)
+	return s.gatherDigits(a, heard, "")
 }
 
-// gatherDigits gathers what the caller types.
-func (s *session) gatherDigits(a *actions.Gather, heard esl.Prompt) (map[string]any, error) {
+// gatherDigits gathers what the caller types, after what was typed already.
+func (s *session) gatherDigits(a *actions.Gather, heard esl.Prompt, typed string) (map[string]any, error) {
 	s.gathers++
 	variable := "tandem_digits_" + strconv.Itoa(s.gathers)
+	timeout := a.Timeout
+	if typed != "" {
+		timeout = a.DigitTimeout
+	}
 	app, build := esl.PlayAndGetDigits(esl.Digits{
-		Min: 1, Max: a.MaxDigits, Tries: 1, Timeout: a.Timeout, DigitTimeout: a.DigitTimeout, Terminators: a.FinishOnKey,
+		Min: 1, Max: a.MaxDigits - len(typed), Tries: 1, Timeout: timeout, DigitTimeout: a.DigitTimeout, Terminators: a.FinishOnKey,
 		Prompt: heard, Variable: variable,
 	})
 	// A break only ends the prompt, and leaves the switch listening; the park ends both.
@@ -103,16 +107,20 @@ func (s *session) gatherDigits(a *actions.Gather, heard esl.Prompt) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	digits := done.Variable(variable)
-	key := done.Variable("read_terminator_used")
-	result := map[string]any{"digits": digits, "outcome": digitsOutcome(a, digits, key)}
-	if key != "" {
-		result["terminator"] = key
-	}
+	result := digitsResult(a, typed+done.Variable(variable), done.Variable("read_terminator_used"))
 	if a.Sensitive {
 		s.hide(variable)
 	}
 	return result, nil
+}
+
+// digitsResult is the result of digits and of the key that ended them, if one did.
+func digitsResult(a *actions.Gather, digits, key string) map[string]any {
+	result := map[string]any{"digits": digits, "outcome": digitsOutcome(a, digits, key)}
+	if key != "" {
+		result["terminator"] = key
+	}
+	return result
 }
 
 // hide empties a variable of the channel that held a secret: later events of the channel would carry it.

@@ -39,18 +39,31 @@ func (s *session) listen(a *actions.Gather, heard esl.Prompt) (map[string]any, e
 		}
 		return speechResult(done), nil
 	}
-	before, outer := s.keys, s.until
-	s.until = func() bool { return s.keys > before || outer != nil && outer() }
+	outer := s.until
+	s.keys = ""
+	s.until = func() bool { return s.keys != "" || outer != nil && outer() }
 	done, err := s.mediaUntil(app, build, noTerminators, false, s.tearOut)
 	s.until = outer
 	if err != nil {
 		return nil, err
 	}
-	if s.keys == before {
+	if s.keys == "" {
 		return speechResult(done), nil
 	}
-	// The key is in the channel's queue; what follows reads it.
-	return s.gatherDigits(a, esl.Prompt{})
+	return s.typeOn(a, s.keys)
+}
+
+// typeOn gathers the rest of an answer whose first keys ended the listening. The switch has thrown these away: what listens takes every
+// key off the channel, and a key's event is raised when it is taken (switch_ivr_async.c, play_and_detect_input_callback;
+// switch_channel.c, switch_channel_dequeue_dtmf).
+func (s *session) typeOn(a *actions.Gather, typed string) (map[string]any, error) {
+	if at := strings.IndexAny(typed, a.FinishOnKey); at >= 0 {
+		return digitsResult(a, typed[:at], typed[at:at+1]), nil
+	}
+	if len(typed) >= a.MaxDigits {
+		return digitsResult(a, typed[:a.MaxDigits], ""), nil
+	}
+	return s.gatherDigits(a, esl.Prompt{}, typed)
 }
 
 // speechResult reads what a recognizer understood.

@@ -80,7 +80,7 @@ type session struct {
 	gathers     int              // how many variables for digits the channel has
 	movable     bool             // the channel may be transferred as often as it takes
 	private     bool             // a sensitive gather runs: nobody is told what is typed
-	keys        int              // how many keys were told of
+	keys        string           // that the call's party has pressed since listening began
 }
 
 func newSession(n *node, channel string) *session {
