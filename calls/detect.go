@@ -116,7 +116,7 @@ func (s *session) beginDetection(a *actions.MachineDetection) (*detection, error
 		return nil, err
 	}
 	s.detections = append(s.detections, d)
-	s.setAlarm(d, a.Timeout)
+	s.setAlarm(d, hearingTime(a))
 	return d, nil
 }
 

@@ -19,9 +19,6 @@ type screening struct {
 	timer *time.Timer
 }
 
-// legVerdictAfter is how long a party may greet before it is judged: nobody need hear a machine out to know it.
-const legVerdictAfter = 6 * time.Second
-
 // screenLeg begins to listen to a party that has answered.
 func (s *session) screenLeg(l *leg) error {
 	if l.detect == nil || l.screen != nil {
@@ -45,11 +42,7 @@ func (s *session) screenLeg(l *leg) error {
 		s.log.Warn("greeting not recorded", "leg_id", l.row.ID, "error", err)
 		return s.releaseLeg(l)
 	}
-	after := l.detect.Timeout
-	if l.detect.Mode != actions.ModeMessageEnd {
-		after = min(after, legVerdictAfter)
-	}
-	l.screen = &screening{path: path, timer: time.AfterFunc(after, func() { s.box.put(message{screened: l}) })}
+	l.screen = &screening{path: path, timer: time.AfterFunc(hearingTime(l.detect), func() { s.box.put(message{screened: l}) })}
 	return nil
 }
 

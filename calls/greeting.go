@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"tandem/actions"
 )
 
 // How a greeting is judged, the way that answering machine detection commonly does: a human says a word or two and waits, a
@@ -16,6 +18,8 @@ const (
 	machineGreeting = 2 * time.Second
 	// greetingPause is the silence that ends a greeting. Shorter pauses belong to it.
 	greetingPause = time.Second
+	// greetingEnough is how long a party may greet before it is judged: nobody need hear a machine out to know it.
+	greetingEnough = 6 * time.Second
 	// greetingLevel is the mean level of a frame, of 16-bit samples, from which it is not silence.
 	greetingLevel = 300
 	// greetingFrame is the length of a frame.
@@ -30,6 +34,14 @@ const (
 	answeredMachine = "machine"
 	answeredUnknown = "unknown"
 )
+
+// hearingTime is how long a detection listens at most. Only who wants to leave a message hears a machine out.
+func hearingTime(a *actions.MachineDetection) time.Duration {
+	if a.Mode == actions.ModeMessageEnd {
+		return a.Timeout
+	}
+	return min(a.Timeout, greetingEnough)
+}
 
 // judgeGreeting says who speaks in a recording of the first seconds of a call.
 func judgeGreeting(spoken time.Duration) string {
