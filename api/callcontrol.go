@@ -82,6 +82,9 @@ func (s *Server) directCall(r *request) (any, error) {
 	if err != nil {
 		return nil, actionError("actions", err)
 	}
+	if len(list) == 0 {
+		return nil, invalid("actions", "actions must hold at least one action")
+	}
 	return s.commandCall(r, accepted, func(keep func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 		return s.calls.Direct(r.ctx, r.customer, r.params["id"], calls.DirectRequest{Actions: list, Mode: mode, InTx: keep})
 	})

@@ -47,6 +47,9 @@ func actionList(field string, raw json.RawMessage, parse func(raw json.RawMessag
 	if err != nil {
 		return nil, actionError(field, err)
 	}
+	if len(list) == 0 {
+		return nil, invalid(field, "%s must hold at least one action; null removes it", field)
+	}
 	canonical, err := actions.Encode(list)
 	if err != nil {
 		return nil, err

@@ -36,9 +36,23 @@ func (b *bench) sample(route route, owner *models.Customer) (string, any) {
 		id = did.ID
 		path = strings.ReplaceAll(path, ":number", did.NumberE164)
 	case strings.HasPrefix(path, "/v1/calls/:id"):
-		call := &models.Call{CustomerID: owner.ID, ApplicationID: app.ID, Direction: models.Outbound, Status: models.CallDialing, From: "+31201234567", To: "+31207654321"}
+		status := models.CallDialing
+		switch route.id {
+		case "startCall":
+			status = models.CallQueued
+		case "retryCall":
+			status = models.CallBusy
+		}
+		call := &models.Call{CustomerID: owner.ID, ApplicationID: app.ID, Direction: models.Outbound, Status: status, From: "+31201234567", To: "+31207654321"}
 		require.NoError(b.t, b.store.CreateCall(ctx, call))
 		id = call.ID
+	case strings.HasPrefix(path, "/v1/conferences/:id"):
+		conference, member := b.conference(app, fmt.Sprintf("room-%d", modelstest.Serial()))
+		id = conference.ID
+		path = strings.ReplaceAll(path, ":call_id", member.CallID)
+	case strings.HasPrefix(path, "/v1/queues/:name"):
+		entry := b.queued(app, fmt.Sprintf("queue-%d", modelstest.Serial()), 0)
+		path = strings.ReplaceAll(strings.ReplaceAll(path, ":name", entry.Queue), ":call_id", entry.CallID)
 	}
 	path = strings.ReplaceAll(path, ":id", id)
 	body, ok := map[string]any{
@@ -52,10 +66,57 @@ func (b *bench) sample(route route, owner *models.Customer) (string, any) {
 		"updateDID":         object{"provider": "changed", "application_id": app.ID},
 		"createCall":        object{"application_id": app.ID, "from": "+31201234567", "to": "+31207654321"},
 		"cancelCall":        object{},
+		"testWebhook":       object{},
+		"simulate":          object{},
+		"directCall":        object{"actions": []object{{"action": "hangup"}}},
+		"startCall":         object{},
+		"retryCall":         object{},
+		"endConference":     object{},
+		"muteMember":        object{},
+		"unmuteMember":      object{},
+		"kickMember":        object{},
+		"hangupMember":      object{},
+		"leaveQueue":        object{},
+		"hangupQueued":      object{},
+		"validateActions":   []object{{"action": "hangup"}},
 	}[route.id]
 	require.Equal(b.t, route.request != nil, ok, "%s needs a sample of its body here, or none", route.id)
 	require.NotContains(b.t, path, ":", "%s needs a sample of its path here", route.id)
 	return path, body
+}
+
+// node is a node of the bench.
+func (b *bench) node() string {
+	b.t.Helper()
+	node := &models.Node{Name: fmt.Sprintf("node-%d", modelstest.Serial()), ESLAddr: "127.0.0.1:1", IsActive: true}
+	require.NoError(b.t, b.store.CreateNode(b.t.Context(), node))
+	return node.ID
+}
+
+// conference is a live conference with a call of an application in it.
+func (b *bench) conference(app *models.Application, name string) (*models.Conference, *models.ConferenceMember) {
+	b.t.Helper()
+	conference, _, err := b.store.OpenConference(b.t.Context(), app.CustomerID, name, b.node())
+	require.NoError(b.t, err)
+	return conference, b.member(app, conference)
+}
+
+// member is another call of an application in a conference.
+func (b *bench) member(app *models.Application, conference *models.Conference) *models.ConferenceMember {
+	b.t.Helper()
+	member := &models.ConferenceMember{ConferenceID: conference.ID, CustomerID: app.CustomerID, CallID: modelstest.Call(b.t, b.store, app).ID, MemberID: fmt.Sprint(modelstest.Serial())}
+	_, err := b.store.JoinConference(b.t.Context(), member)
+	require.NoError(b.t, err)
+	return member
+}
+
+// queued is a call of an application that waits in a queue.
+func (b *bench) queued(app *models.Application, queue string, priority int) *models.QueueEntry {
+	b.t.Helper()
+	entry := &models.QueueEntry{CustomerID: app.CustomerID, Queue: queue, CallID: modelstest.Call(b.t, b.store, app).ID, NodeID: b.node(), Priority: priority}
+	_, err := b.store.JoinQueue(b.t.Context(), entry)
+	require.NoError(b.t, err)
+	return entry
 }
 
 func (b *bench) freshNumber() string {
@@ -72,7 +133,8 @@ func (b *bench) freshAddress() string {
 func (b *bench) snapshot() string {
 	b.t.Helper()
 	var all []string
-	for _, path := range []string{"/v1/me", "/v1/applications", "/v1/trunks", "/v1/dids", "/v1/calls"} {
+	all = append(all, b.calls.sent()...)
+	for _, path := range []string{"/v1/me", "/v1/applications", "/v1/trunks", "/v1/dids", "/v1/calls", "/v1/conferences", "/v1/queues"} {
 		got := b.get(path).is(200)
 		all = append(all, string(got.body))
 		if path != "/v1/applications" {
@@ -126,7 +188,7 @@ func TestNoRouteServesAStranger(t *testing.T) {
 			switch {
 			case refers:
 				got.refused(codeNotFound, "")
-			case len(route.query) > 0:
+			case strings.HasPrefix(route.id, "list"):
 				require.Empty(b.t, got.is(200).data(), route.id)
 			default:
 				got.is(route.status)

@@ -13,7 +13,7 @@ import (
 // verdictObject says whether an answer_url might answer with a body.
 type verdictObject struct {
 	Valid     bool            `json:"valid"`
-	Actions   json.RawMessage `json:"actions,omitempty" raw:"list" doc:"When valid: the actions in their canonical form, every default spelled out."`
+	Actions   json.RawMessage `json:"actions,omitempty" raw:"list" doc:"When valid: the actions in their canonical form: the names of this version, defaults filled in, false left out."`
 	Variables json.RawMessage `json:"variables,omitempty" raw:"object" doc:"When valid: the variables that come with them."`
 	Error     *verdictError   `json:"error,omitempty" doc:"When not valid: what is wrong, and where."`
 }
