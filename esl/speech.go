@@ -61,27 +61,36 @@ type AudioStream struct {
 
 // StreamStart begins to stream the audio of a channel (mod_audio_stream, uuid_audio_stream).
 func (n *Node) StreamStart(ctx context.Context, channel string, s AudioStream) error {
-	if err := checkID("channel_id", channel); err != nil {
+	args, err := streamArgs(channel, s)
+	if err != nil {
 		return err
+	}
+	_, err = n.api(ctx, "uuid_audio_stream", args)
+	return err
+}
+
+// streamArgs writes words that are split at blanks (mod_audio_stream.c, stream_function).
+func streamArgs(channel string, s AudioStream) (string, error) {
+	if err := checkID("channel_id", channel); err != nil {
+		return "", err
 	}
 	address, err := url.Parse(s.URL)
 	if err != nil || address.Scheme != "wss" && address.Scheme != "ws" || address.Hostname() == "" || address.User != nil {
-		return refuse("url", "must be a ws or wss URL without a user")
+		return "", refuse("url", "must be a ws or wss URL without a user")
 	}
 	clean := address.String()
 	if len(clean) > 2048 || strings.ContainsAny(clean, " '\"\\") {
-		return refuse("url", "must be at most 2048 bytes, percent-encoded")
+		return "", refuse("url", "must be at most 2048 bytes, percent-encoded")
 	}
 	if err := checkText("url", clean, 2048); err != nil {
-		return err
+		return "", err
 	}
 	switch s.Mix {
 	case "mono", "mixed", "stereo":
 	default:
-		return refuse("mix", "must be mono, mixed or stereo, was %s", strconv.Quote(s.Mix))
+		return "", refuse("mix", "must be mono, mixed or stereo, was %s", strconv.Quote(s.Mix))
 	}
-	_, err = n.api(ctx, "uuid_audio_stream", channel+" start "+clean+" "+s.Mix+" 8k")
-	return err
+	return channel + " start " + clean + " " + s.Mix + " 8k", nil
 }
 
 // StreamStop ends what StreamStart began.
