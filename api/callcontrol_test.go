@@ -62,6 +62,8 @@ func TestDirectCall(t *testing.T) {
 		b.post(path, body).refused(codeInvalidRequest, "actions")
 		b.calls.failWith(calls.ErrNoNode)
 		b.post(path, body).refused(codeNoNodeAvailable, "")
+		b.calls.failWith(calls.ErrCallNotStarted)
+		require.Equal(b.t, "the call has not been started yet", b.post(path, body).refused(codeCallNotActive, "").message())
 		b.calls.failWith(nil)
 		ended := b.callOf(app, models.CallCompleted)
 		b.post("/v1/calls/"+ended.ID+"/actions", body).refused(codeCallNotActive, "")

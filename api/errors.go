@@ -150,6 +150,7 @@ var domainErrors = []struct {
 	{calls.ErrStopping, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrCallActive, Error{Code: codeCallActive, Message: "the call has not ended yet"}},
 	{calls.ErrCallNotQueued, Error{Code: codeCallNotQueued, Message: "the call has been started already"}},
+	{calls.ErrCallNotStarted, Error{Code: codeCallNotActive, Message: "the call has not been started yet"}},
 	{calls.ErrCallNotActive, Error{Code: codeCallNotActive, Message: "the call has already ended"}},
 	{context.DeadlineExceeded, Error{Code: codeUnavailable, Message: "the request took too long; try again"}},
 	{context.Canceled, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},

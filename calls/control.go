@@ -41,7 +41,7 @@ type directive struct {
 // Direct gives a customer's live call a new list, or more for the one it has. It returns the call as it stands; the call's own
 // goroutine takes the list over, one command after the other, so that two at once are never mixed. A call that is not answered
 // yet keeps the list until it is: a replacement stands in for what the answer_url would have said. Errors: *RequestError,
-// models.ErrNotFound, ErrCallNotActive, ErrNoNode when the call's node is not connected to this process.
+// models.ErrNotFound, ErrCallNotActive, ErrCallNotStarted for one that waits to be dialled, ErrNoNode when the call's node is not connected to this process.
 func (m *Manager) Direct(ctx context.Context, customerID, callID string, req DirectRequest) (*models.Call, error) {
 	d := &directive{list: req.Actions, mode: req.Mode}
 	if d.mode == "" {
@@ -75,6 +75,9 @@ func (m *Manager) command(ctx context.Context, customerID, callID string, build 
 		call = found
 		if !call.Live() {
 			return ErrCallNotActive
+		}
+		if call.Status == StatusQueued {
+			return ErrCallNotStarted
 		}
 		if s = m.callSession(call.ID); s == nil {
 			return fmt.Errorf("the call's session is not here: %w", ErrNoNode)

@@ -26,6 +26,8 @@ var (
 	ErrNoNode = errors.New("no media node is connected")
 	// ErrCallNotActive: the call has already ended.
 	ErrCallNotActive = errors.New("the call has already ended")
+	// ErrCallNotStarted: the call waits until it is started.
+	ErrCallNotStarted = errors.New("the call has not been started yet")
 	// ErrCallActive: the call has not ended yet.
 	ErrCallActive = errors.New("the call has not ended yet")
 	// ErrCallNotQueued: the call has been started already.
