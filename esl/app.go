@@ -141,22 +141,6 @@ func Record(path string, limit time.Duration, threshold int, silence time.Durati
 	return App{name: "record", args: args}, nil
 }
 
-// RecordSession records both sides of the call into a file while other applications go on, until [StopRecordSession] or the end of the call.
-func RecordSession(path string) (App, error) {
-	if err := checkFile("path", path); err != nil {
-		return App{}, err
-	}
-	return App{name: "record_session", args: path}, nil
-}
-
-// StopRecordSession ends what [RecordSession] began.
-func StopRecordSession(path string) (App, error) {
-	if err := checkFile("path", path); err != nil {
-		return App{}, err
-	}
-	return App{name: "stop_record_session", args: path}, nil
-}
-
 // SendDTMF sends digits (0–9, A–D, *, #; w and W pause half a second and a second), each for the length of tone.
 func SendDTMF(digits string, tone time.Duration) (App, error) {
 	if err := checkPattern("digits", digits, dtmfPattern, "1 to 128 of 0-9 A-D * # w W"); err != nil {
@@ -178,14 +162,6 @@ func Respond(code int) (App, error) {
 		return App{}, refuse("sip_code", "must be from 300 to 699")
 	}
 	return App{name: "respond", args: strconv.Itoa(code)}, nil
-}
-
-// HangupApp hangs up in turn, after the applications queued before it. To end a call at once use [Node.Kill].
-func HangupApp(cause string) (App, error) {
-	if err := checkCause(cause); err != nil {
-		return App{}, err
-	}
-	return App{name: "hangup", args: cause}, nil
 }
 
 // SchedHangupApp makes the switch itself end the call after a time, with nobody else alive.

@@ -38,10 +38,7 @@ func TestApplications(t *testing.T) {
 		"record /rec/a.wav 61 200 3":                  must(Record("/rec/a.wav", time.Minute+1, 200, 3*time.Second)),
 		"send_dtmf 12#w3@120":                         must(SendDTMF("12#w3", 120*time.Millisecond)),
 		"respond 486":                                 must(Respond(486)),
-		"hangup USER_BUSY":                            must(HangupApp("USER_BUSY")),
 		"sched_hangup +60 ALLOTTED_TIMEOUT":           must(SchedHangupApp(time.Minute, "ALLOTTED_TIMEOUT")),
-		"record_session /rec/a.wav":                   must(RecordSession("/rec/a.wav")),
-		"stop_record_session /rec/a.wav":              must(StopRecordSession("/rec/a.wav")),
 		`play_and_get_digits 1 4 2 5000 # /var/lib/tandem/media/ab12.wav silence_stream://1 gathered ^\\d+$ 2000`: must(PlayAndGetDigits(Digits{
 			Min: 1, Max: 4, Tries: 2, Terminators: "#", Prompt: prompt, Variable: "gathered", Regexp: `^\d+$`, DigitTimeout: 2 * time.Second,
 		})),
@@ -105,7 +102,7 @@ func TestInputsAreRefusedByName(t *testing.T) {
 			app(Playback("/a!b.wav")), app(Playback("/a b.wav")), app(Playback("/../etc/x")), app(Playback("${x}")), app(Playback("/a\n.wav")), app(Playback("..")),
 		}},
 		{"path", []error{
-			app(Record("/a b.wav", time.Minute, 0, 0)), app(Record("", time.Minute, 0, 0)), app(RecordSession("a//b")), app(StopRecordSession("${x}")),
+			app(Record("/a b.wav", time.Minute, 0, 0)), app(Record("", time.Minute, 0, 0)), app(Record("a//b", time.Minute, 0, 0)),
 			app(Record(strings.Repeat("x", 1025), time.Minute, 0, 0)),
 		}},
 		{"max", []error{app(Record("/a.wav", 0, 0, 0))}},
@@ -114,7 +111,7 @@ func TestInputsAreRefusedByName(t *testing.T) {
 		{"digits", []error{app(SendDTMF("12\n", 0)), app(SendDTMF("", 0)), app(SendDTMF("1@2000", 0)), app(SendDTMF("${x}", 0))}},
 		{"tone", []error{app(SendDTMF("1", time.Minute))}},
 		{"sip_code", []error{app(Respond(200)), app(Respond(700))}},
-		{"cause", []error{app(HangupApp("NOT_A_CAUSE")), app(HangupApp("normal_clearing x")), app(SchedHangupApp(time.Minute, ""))}},
+		{"cause", []error{app(SchedHangupApp(time.Minute, "NOT_A_CAUSE")), app(SchedHangupApp(time.Minute, "normal_clearing x")), app(SchedHangupApp(time.Minute, ""))}},
 		{"after", []error{app(SchedHangupApp(0, "NORMAL_CLEARING"))}},
 		{"duration", []error{app(Sleep(-1)), app(Silence(0)), app(Sleep(25 * time.Hour))}},
 		{"min_digits", []error{digits(Digits{Min: -1, Max: 1, Variable: "v"})}},

@@ -42,15 +42,6 @@ func TonePrompt(spec string) (Prompt, error) {
 	return Prompt{parts: []string{"tone_stream://" + spec}}, nil
 }
 
-// SilencePrompt plays silence.
-func SilencePrompt(d time.Duration) (Prompt, error) {
-	ms, err := milliseconds("duration", d, time.Millisecond, time.Hour)
-	if err != nil {
-		return Prompt{}, err
-	}
-	return Prompt{parts: []string{"silence_stream://" + ms}}, nil
-}
-
 // Prompts plays prompts one after the other.
 func Prompts(prompts ...Prompt) Prompt {
 	var all Prompt

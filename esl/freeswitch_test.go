@@ -262,12 +262,12 @@ func TestFreeSWITCHGathersDigits(t *testing.T) {
 		"silence": func() (Prompt, error) { return Prompt{}, nil },
 		"speech":  func() (Prompt, error) { return SpeechPrompt("It's 5! Type, please: ${system(touch /tmp/x)}") },
 		"both": func() (Prompt, error) {
-			silence, err := SilencePrompt(200 * time.Millisecond)
+			tone, err := TonePrompt("%(200,0,640)")
 			if err != nil {
 				return Prompt{}, err
 			}
 			speech, err := SpeechPrompt("Don't wait!")
-			return Prompts(silence, speech), err
+			return Prompts(tone, speech), err
 		},
 	} {
 		channel := l.call("+15550000700") // types 1 2 3 4 # after 1.5 s

@@ -96,11 +96,6 @@ func (n *Node) ConferenceKick(ctx context.Context, room, member string) error {
 	return n.conferenceMember(ctx, room, "kick", member)
 }
 
-// ConferenceHangup hangs a member up.
-func (n *Node) ConferenceHangup(ctx context.Context, room, member string) error {
-	return n.conferenceMember(ctx, room, "hup", member)
-}
-
 // ConferenceMute mutes a member, or lets it speak.
 func (n *Node) ConferenceMute(ctx context.Context, room, member string, muted bool) error {
 	if muted {

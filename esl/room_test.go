@@ -35,7 +35,6 @@ func TestRoomCommandsRefuseWhatIsNoName(t *testing.T) {
 	for what, err := range map[string]error{
 		"kick all":        n.ConferenceKick(ctx, "conf_1", "all"),
 		"kick a sound":    n.ConferenceKick(ctx, "conf_1", "1 /sound.wav"),
-		"hang up last":    n.ConferenceHangup(ctx, "conf_1", "last"),
 		"mute everywhere": n.ConferenceMute(ctx, "conf_1", "non_moderator", true),
 		"unmute no room":  n.ConferenceMute(ctx, "", "1", false),
 		"record all":      n.ConferenceRecord(ctx, "conf_1", "a b"),
