@@ -23,9 +23,10 @@ type mediaStore struct {
 	cfg Config
 
 	mu     sync.Mutex
-	held   map[string]int        // by path
-	copies map[string]*mediaCopy // by what was asked for
-	size   int64                 // of all copies
+	held   map[string]int           // by path
+	copies map[string]*mediaCopy    // by what was asked for
+	size   int64                    // of all copies
+	asking map[string]chan struct{} // what is being asked for; closed when the answer is there
 }
 
 // mediaCopy is a file that may serve again.
@@ -39,7 +40,7 @@ type mediaCopy struct {
 }
 
 func newMediaStore(cfg Config) *mediaStore {
-	return &mediaStore{cfg: cfg, held: map[string]int{}, copies: map[string]*mediaCopy{}}
+	return &mediaStore{cfg: cfg, held: map[string]int{}, copies: map[string]*mediaCopy{}, asking: map[string]chan struct{}{}}
 }
 
 // fetch brings the sound file at a URL into a folder and returns its path there. The caller releases it.
@@ -54,29 +55,69 @@ func (st *mediaStore) fetch(ctx context.Context, dir, url string, mp3 bool) (str
 		return "", fmt.Errorf("make the request: %w", err)
 	}
 	req.Header.Set("Accept", "audio/wav, audio/x-wav, audio/mpeg, application/octet-stream;q=0.5")
-	return st.obtain(dir+" "+url, dir, mp3, req, st.cfg.Client)
+	return st.obtain(wanted{key: dir + " " + url, dir: dir, mp3: mp3, req: req, client: st.cfg.Client})
 }
 
-// obtain answers a request from a copy, or makes it. key names what is asked for.
-func (st *mediaStore) obtain(key, dir string, mp3 bool, req *http.Request, client *http.Client) (string, error) {
-	kept := st.lookUp(key)
+// wanted is a sound file that is asked for.
+type wanted struct {
+	key    string // names what is asked for
+	dir    string
+	mp3    bool
+	req    *http.Request
+	client *http.Client
+	keep   time.Duration // how long an answer serves that does not say so itself
+}
+
+// obtain answers a request from a copy, or makes it. Of several at once, one is made and the others wait for what it brings.
+func (st *mediaStore) obtain(w wanted) (string, error) {
+	done, err := st.takeTurn(w.req.Context(), w.key)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	kept := st.lookUp(w.key)
 	if kept != nil && st.cfg.Now().Before(kept.expires) {
 		return kept.path, nil
 	}
 	if kept != nil {
 		// Held while it is asked about: it must not go meanwhile.
 		if kept.etag != "" {
-			req.Header.Set("If-None-Match", kept.etag)
+			w.req.Header.Set("If-None-Match", kept.etag)
 		}
 		if kept.changed != "" {
-			req.Header.Set("If-Modified-Since", kept.changed)
+			w.req.Header.Set("If-Modified-Since", kept.changed)
 		}
 	}
-	path, err := st.request(key, dir, mp3, req, client, kept)
+	path, err := st.request(w, kept)
 	if kept != nil && (err != nil || path != kept.path) {
 		st.release([]string{kept.path})
 	}
 	return path, err
+}
+
+// takeTurn waits while the same is being asked for already. Who has waited asks at once when the answer may not serve again, so that
+// nobody stands in line. The function that it returns ends the turn.
+func (st *mediaStore) takeTurn(ctx context.Context, key string) (done func(), err error) {
+	st.mu.Lock()
+	other := st.asking[key]
+	if other == nil {
+		mine := make(chan struct{})
+		st.asking[key] = mine
+		st.mu.Unlock()
+		return func() {
+			st.mu.Lock()
+			delete(st.asking, key)
+			st.mu.Unlock()
+			close(mine)
+		}, nil
+	}
+	st.mu.Unlock()
+	select {
+	case <-other:
+		return func() {}, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("fetch the file: %w", ctx.Err())
+	}
 }
 
 // lookUp returns a copy that may serve, held for the caller; nil when there is none.
@@ -98,8 +139,8 @@ func (st *mediaStore) lookUp(key string) *mediaCopy {
 }
 
 // request makes a request and stores what it brings.
-func (st *mediaStore) request(key, dir string, mp3 bool, req *http.Request, client *http.Client, kept *mediaCopy) (string, error) {
-	resp, err := client.Do(req)
+func (st *mediaStore) request(w wanted, kept *mediaCopy) (string, error) {
+	resp, err := w.client.Do(w.req)
 	if err != nil {
 		return "", fmt.Errorf("fetch the file: %w", plain(err))
 	}
@@ -108,20 +149,23 @@ func (st *mediaStore) request(key, dir string, mp3 bool, req *http.Request, clie
 	}()
 	now := st.cfg.Now()
 	rule := readCaching(resp.Header, now)
+	if w.keep > 0 && !rule.expires.After(now) {
+		rule.keep, rule.expires = true, now.Add(w.keep)
+	}
 	if kept != nil && resp.StatusCode == http.StatusNotModified {
 		kept.expires = rule.expires
-		st.keep(key, kept)
+		st.keep(w.key, kept)
 		return kept.path, nil
 	}
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("fetch the file: answered %d", resp.StatusCode)
 	}
-	path, size, err := st.save(dir, resp.Body, mp3)
+	path, size, err := st.save(w.dir, resp.Body, w.mp3)
 	if err != nil {
 		return "", err
 	}
 	if rule.keep {
-		st.keep(key, &mediaCopy{path: path, size: size, expires: rule.expires, etag: rule.etag, changed: rule.changed, used: now})
+		st.keep(w.key, &mediaCopy{path: path, size: size, expires: rule.expires, etag: rule.etag, changed: rule.changed, used: now})
 	}
 	return path, nil
 }

@@ -104,7 +104,8 @@ func switchEngine(engine string) string {
 	return engine
 }
 
-// synthesize has the operator's server speak a text and returns the file, which the caller releases. What was spoken once is kept.
+// synthesize has the operator's server speak a text and returns the file, which the caller releases. What was spoken once is
+// kept, also without a word on how long it may be: the same text sounds the same tomorrow.
 func (st *mediaStore) synthesize(ctx context.Context, dir string, mp3 bool, voice, language, text string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, st.cfg.MediaTimeout)
 	defer cancel()
@@ -122,29 +123,9 @@ func (st *mediaStore) synthesize(ctx context.Context, dir string, mp3 bool, voic
 		req.Header.Set("Authorization", "Bearer "+st.cfg.Synthesis.Token)
 	}
 	digest := sha256.Sum256(body)
-	key := dir + " speech " + hex.EncodeToString(digest[:])
-	path, err := st.obtain(key, dir, mp3, req, st.cfg.Synthesis.Client)
-	if err != nil {
-		return "", err
-	}
-	return path, st.linger(key, path)
-}
-
-// linger keeps a spoken text that came without a word on how long it may be kept: the same text sounds the same tomorrow.
-func (st *mediaStore) linger(key, path string) error {
-	st.mu.Lock()
-	c := st.copies[key]
-	st.mu.Unlock()
-	now := st.cfg.Now()
-	if c != nil && c.expires.After(now) {
-		return nil
-	}
-	size, err := fileSize(path)
-	if err != nil {
-		return err
-	}
-	st.keep(key, &mediaCopy{path: path, size: size, expires: now.Add(st.cfg.Synthesis.Keep), used: now})
-	return nil
+	return st.obtain(wanted{
+		key: dir + " speech " + hex.EncodeToString(digest[:]), dir: dir, mp3: mp3, req: req, client: st.cfg.Synthesis.Client, keep: st.cfg.Synthesis.Keep,
+	})
 }
 
 // check refuses a voice engine that cannot speak.

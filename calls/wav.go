@@ -5,17 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 )
-
-// fileSize is the size of a file in bytes.
-func fileSize(path string) (int64, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0, fmt.Errorf("look at the file: %w", err)
-	}
-	return info.Size(), nil
-}
 
 // errNotWAV refuses what is no sound file that the switch can play.
 var errNotWAV = errors.New("is not a WAV file")
