@@ -35,7 +35,9 @@ func TestCommandsAsTheSwitchReadsThem(t *testing.T) {
 		"sched_hangup +61 chan-1 USER_BUSY": func(ctx context.Context, n *Node) error {
 			return n.SchedHangup(ctx, "chan-1", time.Minute+1, "USER_BUSY")
 		},
-		"uuid_record chan-1 start /rec/a.wav":                  func(ctx context.Context, n *Node) error { return n.RecordStart(ctx, "chan-1", "/rec/a.wav") },
+		"uuid_record chan-1 start /rec/a.wav": func(ctx context.Context, n *Node) error {
+			return n.RecordStartWith(ctx, "chan-1", "/rec/a.wav", RecordOptions{})
+		},
 		"uuid_record chan-1 stop /rec/a.wav":                   func(ctx context.Context, n *Node) error { return n.RecordStop(ctx, "chan-1", "/rec/a.wav") },
 		"uuid_record chan-1 pause /rec/a.wav":                  func(ctx context.Context, n *Node) error { return n.RecordPause(ctx, "chan-1", "/rec/a.wav") },
 		"uuid_record chan-1 resume /rec/a.wav":                 func(ctx context.Context, n *Node) error { return n.RecordResume(ctx, "chan-1", "/rec/a.wav") },
@@ -131,7 +133,7 @@ func TestCommandsRefuseHostileWords(t *testing.T) {
 		for field, errs := range map[string][]error{
 			"channel_id": {
 				n.Park(ctx, text), n.Break(ctx, text), n.Kill(ctx, text, "USER_BUSY"), n.SetVariable(ctx, text, "n", "v"), n.SchedHangup(ctx, text, time.Minute, "USER_BUSY"),
-				n.RecordStart(ctx, text, "/a.wav"), n.RecordStartWith(ctx, text, "/a.wav", RecordOptions{}), n.RecordStop(ctx, text, "/a.wav"), n.RecordPause(ctx, text, "/a.wav"),
+				n.RecordStartWith(ctx, text, "/a.wav", RecordOptions{}), n.RecordStop(ctx, text, "/a.wav"), n.RecordPause(ctx, text, "/a.wav"),
 				n.RecordResume(ctx, text, "/a.wav"), n.RecordMask(ctx, text, "/a.wav"), n.RecordUnmask(ctx, text, "/a.wav"), n.BridgeChannels(ctx, text, "b"),
 				n.SetRingback(ctx, text, Ringback{}), n.StreamStart(ctx, text, AudioStream{URL: "wss://x", Mix: "mono"}), n.StreamStop(ctx, text), n.Execute(ctx, text, NewEventUUID(), Answer()),
 				only(n.Exists(ctx, text)), only(n.Dump(ctx, text)),
@@ -140,7 +142,7 @@ func TestCommandsRefuseHostileWords(t *testing.T) {
 			"event_uuid":       {n.Execute(ctx, "a", EventUUIDPrefix+text+" ", Answer())},
 			"cause":            {n.Kill(ctx, "a", text), n.SchedHangup(ctx, "a", time.Minute, text), only(SchedHangupApp(time.Minute, text))},
 			"path": {
-				n.RecordStart(ctx, "a", text), n.RecordStartWith(ctx, "a", text, RecordOptions{}), n.RecordStop(ctx, "a", text), n.RecordPause(ctx, "a", text), n.RecordResume(ctx, "a", text),
+				n.RecordStartWith(ctx, "a", text, RecordOptions{}), n.RecordStop(ctx, "a", text), n.RecordPause(ctx, "a", text), n.RecordResume(ctx, "a", text),
 				n.RecordMask(ctx, "a", text), n.RecordUnmask(ctx, "a", text), n.ConferenceRecord(ctx, "room", text), n.ConferenceRecordStop(ctx, "room", text), only(Record(text, time.Minute, 0, 0)),
 			},
 			"conference": {

@@ -87,11 +87,6 @@ func (n *Node) SchedHangup(ctx context.Context, channel string, after time.Durat
 	return err
 }
 
-// RecordStart records both sides of a channel into a file, from now on.
-func (n *Node) RecordStart(ctx context.Context, channel, path string) error {
-	return n.record(ctx, channel, "start", path, "")
-}
-
 // Exists asks whether a channel lives.
 func (n *Node) Exists(ctx context.Context, channel string) (bool, error) {
 	if err := checkID("channel_id", channel); err != nil {

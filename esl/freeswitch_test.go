@@ -435,7 +435,7 @@ func TestFreeSWITCHBuildersAreAWallOfTheirOwn(t *testing.T) {
 			require.ErrorIs(t, err, ErrRefusedInput)
 		}
 		for _, refused := range []error{
-			l.Kill(t.Context(), channel, text), l.Kill(t.Context(), text, "USER_BUSY"), l.RecordStart(t.Context(), channel, text), l.RescanProfile(t.Context(), text),
+			l.Kill(t.Context(), channel, text), l.Kill(t.Context(), text, "USER_BUSY"), l.RecordStartWith(t.Context(), channel, text, RecordOptions{}), l.RescanProfile(t.Context(), text),
 			l.KillGateway(t.Context(), "external", text), l.SetVariable(t.Context(), channel, text, "x"), l.Execute(t.Context(), channel, EventUUIDPrefix+text, Answer()),
 		} {
 			require.ErrorIs(t, refused, ErrRefusedInput)

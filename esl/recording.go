@@ -53,7 +53,7 @@ func (o RecordOptions) variables() (string, error) {
 	return " 0 {" + strings.Join(pairs, ",") + "}", nil
 }
 
-// RecordStartWith records a channel into a file, from now on.
+// RecordStartWith records both sides of a channel into a file, from now on.
 func (n *Node) RecordStartWith(ctx context.Context, channel, path string, options RecordOptions) error {
 	vars, err := options.variables()
 	if err != nil {
@@ -62,7 +62,7 @@ func (n *Node) RecordStartWith(ctx context.Context, channel, path string, option
 	return n.record(ctx, channel, "start", path, vars)
 }
 
-// RecordStop ends what RecordStart or RecordStartWith began.
+// RecordStop ends what RecordStartWith began.
 func (n *Node) RecordStop(ctx context.Context, channel, path string) error {
 	return n.record(ctx, channel, "stop", path, "")
 }
