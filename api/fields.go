@@ -316,6 +316,11 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9_]{1,64}$`)
 // isID reports whether the value could be an identifier at all; what could not is not sent to the database.
 func isID(value string) bool { return idPattern.MatchString(value) }
 
+// isGroupName reports whether the value could be the name of a conference or a queue, as actions gives the rule.
+func isGroupName(value string) bool { return groupNamePattern.MatchString(value) }
+
+var groupNamePattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
 // id accepts an identifier in a query.
 func (c *checks) id(field string, value *string) string {
 	if value != nil && !isID(*value) {

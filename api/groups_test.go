@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -126,5 +127,34 @@ func TestQueues(t *testing.T) {
 		require.Equal(b.t, models.CallCanceled, b.get("/v1/calls/"+urgent.CallID).str("status"))
 		b.get("/v1/queues/nobody").refused(codeNotFound, "")
 		b.get("/v1/queues?limit=2").refused(codeInvalidRequest, "limit")
+	})
+}
+
+// TestGroupNames: a conference or a queue is found under whatever name an action may give it, and what can be no name is not found.
+func TestGroupNames(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(b *bench) {
+		app := modelstest.Application(b.t, b.store, b.customer)
+		for _, name := range []string{"team-standup", "v1.2", "-", ".x", "A_b-c.9", strings.Repeat("n", 64)} {
+			conference, member := b.conference(app, name)
+			require.Equal(b.t, conference.ID, b.get("/v1/conferences/"+name).is(200).str("id"), name)
+			b.post("/v1/conferences/"+name+"/members/"+member.CallID+"/mute", nil).is(202)
+			b.post("/v1/conferences/"+name+"/members/"+member.CallID+"/hangup", nil).is(202)
+			b.post("/v1/conferences/"+name+"/end", nil).is(202)
+			entry := b.queued(app, name, 0)
+			require.Equal(b.t, name, b.get("/v1/queues/"+name).is(200).str("name"))
+			b.post("/v1/queues/"+name+"/members/"+entry.CallID+"/kick", nil).is(202)
+		}
+		for _, name := range []string{"%00", "%FF", "a%20b", "%2F", "a%2Fb", "%C3%A9", strings.Repeat("n", 65)} {
+			for _, path := range []string{"/v1/conferences/" + name, "/v1/queues/" + name, "/v1/calls/" + name + "/events", "/v1/calls/" + name + "/legs"} {
+				b.get(path).refused(codeNotFound, "")
+			}
+			for _, path := range []string{
+				"/v1/conferences/" + name + "/end", "/v1/conferences/" + name + "/members/call_a/kick", "/v1/conferences/-/members/" + name + "/mute",
+				"/v1/queues/" + name + "/members/call_a/kick", "/v1/queues/-/members/" + name + "/hangup", "/v1/calls/" + name + "/start",
+			} {
+				b.post(path, nil).refused(codeNotFound, "")
+			}
+		}
 	})
 }

@@ -95,8 +95,8 @@ func (r *request) read(c *fiber.Ctx, route route) error {
 		if err != nil {
 			return invalid(name, "%s in the path is not valid percent-encoding", name)
 		}
-		if name != "number" && name != "name" && !isID(value) {
-			value = "-" // no identifier, so nothing is found under it; what is wrong with it is not the database's business
+		if name != "number" && !isID(value) && !isGroupName(value) {
+			value = "/" // no identifier and no name, so nothing is found under it; what is wrong with it is not the database's business
 		}
 		r.params[name] = value
 	}
