@@ -136,28 +136,32 @@ func TestRemovedNodeLosesItsCalls(t *testing.T) {
 func TestCallsOfAnEarlierController(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		// The earlier controller. One of its calls has ended.
 		s := newScene(t, store)
-		add := func(status string, present bool) *models.Call {
+		s.answers("/answer", status(204))
+		ended := s.create()
+		s.end()
+		require.NoError(t, s.manager.Stop(t.Context()))
+		add := func(state string, present bool) *models.Call {
 			channel := s.sw.addChannel("outbound", nil)
 			if !present {
 				s.sw.channels[channel].dead = true
 			}
 			answered := time.Now().Add(-time.Minute)
 			call := &models.Call{
-				CustomerID: s.customer.ID, ApplicationID: s.app.ID, NodeID: &s.node.ID, Direction: DirectionOutbound, Status: status, ChannelID: channel,
+				CustomerID: s.customer.ID, ApplicationID: s.app.ID, NodeID: &s.node.ID, Direction: DirectionOutbound, Status: state, ChannelID: channel,
 				From: "+15550100001", To: "+15550100002", PricePerMinuteMicros: outboundPrice, HoldMicros: 2 * outboundPrice, GrantedSeconds: 120,
 			}
-			if status == StatusInProgress {
+			if state == StatusInProgress {
 				call.AnsweredAt = &answered
 			}
 			require.NoError(t, store.InTx(t.Context(), func(tx *models.Store) error {
 				if err := tx.Hold(t.Context(), s.customer.ID, call.HoldMicros); err != nil {
 					return err
 				}
-				if err := tx.CreateCall(t.Context(), call); err != nil || status != StatusInProgress {
+				if err := tx.CreateCall(t.Context(), call); err != nil || state != StatusInProgress {
 					return err
 				}
-				// With the call: what the scene's first connection started may still be looking for live calls.
 				return tx.SaveRecording(t.Context(), &models.Recording{
 					CallID: call.ID, CustomerID: s.customer.ID, Path: "/nowhere.wav", Format: "wav", Status: models.RecordingRunning,
 				})
@@ -168,9 +172,6 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 		dialing := add(StatusDialing, false)
 		alive := add(StatusInProgress, true)
 		// A channel of a call that has ended, one that is nobody's, and one that arrived while nobody listened.
-		ended := s.create()
-		s.answers("/answer", status(204))
-		s.end()
 		s.sw.mu.Lock()
 		s.sw.channels[ended.ChannelID].dead = false
 		s.sw.mu.Unlock()
@@ -179,6 +180,8 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 			"Caller-Caller-ID-Number": "+15559876543", "Caller-Destination-Number": s.did.NumberE164, "variable_sip_network_ip": s.source,
 		})
 		s.answers("/answer", reply(`[{"action":"answer"}]`))
+		s.newManager(func(c *Config) { c.HangupGrace = 50 * time.Millisecond })
+		s.sw.handler = s.manager.AddNode(s.node, s.sw)
 		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{
 			row(alive.ChannelID, "outbound", "speak"), row(ended.ChannelID, "outbound", "park"), row(foreign, "outbound", "bridge"), row(parked, "inbound", "park"),
 		}})
