@@ -53,7 +53,20 @@ func (m *Manager) Direct(ctx context.Context, customerID, callID string, req Dir
 	case d.mode != ModeReplace && d.mode != ModeAppend:
 		return nil, &RequestError{Field: "mode", Message: "must be replace or append"}
 	}
+	var promised *mailbox // the transaction may run more than once
+	fulfil := func() {
+		if promised != nil {
+			promised.fulfil()
+			promised = nil
+		}
+	}
+	defer fulfil()
 	return m.command(ctx, customerID, callID, func(s *session) (message, error) {
+		fulfil()
+		if !s.box.promise() {
+			return message{}, ErrCallNotActive // it is being ended
+		}
+		promised = s.box
 		if d.mode == ModeAppend && int(s.pending.Load())+len(d.list) > maxPending {
 			return message{}, &RequestError{Field: "actions", Message: fmt.Sprintf("must leave at most %d actions waiting on the call", maxPending)}
 		}

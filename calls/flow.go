@@ -71,12 +71,23 @@ func (s *session) runFlow() error {
 			s.flow.idle, s.flow.fellBack = 0, false
 			err = s.setList(list, 0)
 		case s.flow.index >= len(s.flow.list):
-			s.ask(s.listEnd())
-			return errEnding
+			if err = s.endOfList(); err != nil {
+				return err
+			}
 		default:
 			err = s.step(s.flow.list[s.flow.index])
 		}
 	}
+}
+
+// endOfList ends the call whose list is done, unless live control has more for it: what it has accepted by now still runs.
+func (s *session) endOfList() error {
+	more := func() bool { return s.flow.index < len(s.flow.list) || s.interrupted() }
+	if err := s.await(nil, func() bool { return more() || s.box.closeIdle() }); err != nil || more() {
+		return err
+	}
+	s.ask(s.listEnd())
+	return errEnding
 }
 
 // firstList gets the list that the call begins with, from live control if that was faster than the answer_url.
@@ -437,6 +448,9 @@ func (s *session) answer(id string) error {
 	}
 	if _, err := s.execute(id, esl.Answer()); err != nil {
 		return err
+	}
+	if !s.answered && s.interrupted() {
+		return errReplaced // broken off before its turn came: whatever needs it next answers
 	}
 	if !s.answered {
 		s.log.Warn("the switch did not answer the call")

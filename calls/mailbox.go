@@ -55,6 +55,8 @@ type mailbox struct {
 	lost       bool
 	ending     *intent
 	overflowed bool
+	promised   int  // lists of live control that are accepted and not here yet
+	closed     bool // no more of them is accepted
 }
 
 func newMailbox(channel string) *mailbox {
@@ -97,6 +99,44 @@ func (b *mailbox) add(m message) bool {
 		b.queue = append(b.queue, m)
 		return true
 	}
+}
+
+// promise accepts a list of live control that is about to be put, and reports false when the call takes none any more. The session
+// does not end its flow until it has been put and the promise is fulfilled.
+func (b *mailbox) promise() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.promised++
+	return true
+}
+
+// fulfil takes a promise back: what was promised has been put, or never will be.
+func (b *mailbox) fulfil() {
+	b.mu.Lock()
+	b.promised--
+	b.mu.Unlock()
+	b.put(message{nudge: true})
+}
+
+// closeIdle makes promise refuse, unless something is promised or waits to be taken: then it reports false.
+func (b *mailbox) closeIdle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.promised > 0 || len(b.queue) > 0 {
+		return false
+	}
+	b.closed = true
+	return true
+}
+
+// close makes promise refuse.
+func (b *mailbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
 }
 
 // empty says whether there is nothing to take.

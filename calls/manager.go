@@ -171,7 +171,8 @@ type Manager struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	stopping  bool
+	stopping  bool // no call is taken any more
+	stopped   bool // nothing is begun any more
 	nodes     map[string]*node
 	turn      int
 	byCall    map[string]*session
@@ -242,6 +243,7 @@ func (m *Manager) Stop(ctx context.Context) error {
 	}
 	m.cancel()
 	m.mu.Lock()
+	m.stopped = true
 	nodes := m.nodes
 	m.nodes = map[string]*node{}
 	m.mu.Unlock()
@@ -312,6 +314,8 @@ func (m *Manager) register(s *session) error {
 	switch {
 	case m.stopping:
 		return ErrStopping
+	case s.node.shut():
+		return ErrNoNode // removed in this moment: its sessions have been told that it is lost
 	case len(m.byChannel) >= m.cfg.MaxCalls:
 		return fmt.Errorf("%d calls are live, the most this manager holds", m.cfg.MaxCalls)
 	case m.byChannel[s.channel] != nil:
@@ -397,10 +401,11 @@ func (m *Manager) sessions() []*session {
 	return all
 }
 
-// goWork runs fn on a goroutine that Stop waits for, and reports false when the manager is stopping.
+// goWork runs fn on a goroutine that Stop waits for, and reports false when the manager has stopped. While calls drain, work
+// still begins: what calls in must be refused.
 func (m *Manager) goWork(fn func()) bool {
 	m.mu.Lock()
-	if m.stopping {
+	if m.stopped {
 		m.mu.Unlock()
 		return false
 	}

@@ -36,6 +36,13 @@ func (n *node) connected() bool {
 	return n.up && !n.closed
 }
 
+// shut says that the node was taken away.
+func (n *node) shut() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.closed
+}
+
 // capable says whether the switch has loaded a module. It asks once for as long as the node is connected.
 func (n *node) capable(ctx context.Context, module string) (bool, error) {
 	n.mu.Lock()
@@ -129,7 +136,11 @@ func (n *node) HandleDown(err error) {
 	n.up = false
 	n.downAt = n.m.cfg.Now()
 	n.log.Warn("node lost", "error", err)
-	n.lostWhen = time.AfterFunc(n.m.cfg.NodeLostAfter, n.lose)
+	n.lostWhen = time.AfterFunc(n.m.cfg.NodeLostAfter, func() {
+		if !n.connected() { // it may come back in the moment in which the timer fires
+			n.lose()
+		}
+	})
 }
 
 // lose tells the sessions of this node that their channels are gone.

@@ -153,6 +153,9 @@ func (n *node) sortOut(ctx context.Context, c esl.Channel) {
 
 // handleUp goes on after the node's connection was rebuilt.
 func (s *session) handleUp(up nodeUp) error {
+	if s.ended {
+		return nil // the switch has said how; only the parties' last words are waited for
+	}
 	if up.restarted {
 		s.ended, s.lost = true, true
 		return errEnded

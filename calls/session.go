@@ -107,6 +107,7 @@ func (s *session) run() {
 		}
 	}()
 	err := s.live()
+	s.box.close()
 	if s.call == nil {
 		return // an inbound leg that was refused
 	}
@@ -217,7 +218,9 @@ func (s *session) handle(m message) error {
 		}
 		return s.handleUp(*m.up)
 	case m.lost:
-		s.ended, s.lost = true, true
+		if !s.ended { // otherwise the switch has had its say
+			s.ended, s.lost = true, true
+		}
 		return errEnded
 	case m.ring:
 		return s.ring()
@@ -358,9 +361,10 @@ func (s *session) breakOff(ctx context.Context) error { return s.node.sw.Break(c
 
 // executeUntil is execute for applications that something else than a break of the playback ends.
 func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Context) error) (*esl.Event, error) {
-	s.running, s.marker, s.completed = id, "", nil
 	defer func() { s.running, s.marker = "", "" }()
 	for {
+		// Also on a second try: what the connection's return queued was behind nothing, and says nothing of this application.
+		s.running, s.marker, s.completed = id, "", nil
 		ctx, cancel := s.command()
 		err := s.node.sw.Execute(ctx, s.channel, id, app)
 		cancel()
