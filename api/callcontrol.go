@@ -19,6 +19,18 @@ type eventObject struct {
 	json.RawMessage
 }
 
+// eventShape says what is in an event, for the document.
+type eventShape struct {
+	ID        string            `json:"id" example:"evt_01jd3v5q8n6w4x2y0z9a8b7c6d"`
+	Type      string            `json:"type" doc:"The kind." example:"call.completed"`
+	Event     string            `json:"event" doc:"The kind, once more."`
+	CreatedAt string            `json:"created_at" format:"date-time"`
+	Sequence  *int64            `json:"sequence" doc:"Counts from 1 what the application is told of the call; null for a kind that it does not want."`
+	Call      json.RawMessage   `json:"call" raw:"object" doc:"The call as it was."`
+	Variables map[string]string `json:"variables"`
+	Data      json.RawMessage   `json:"data" raw:"object" doc:"What docs/webhooks.md gives for the kind, and the call."`
+}
+
 // legObject is another party of a call.
 type legObject struct {
 	ID         string  `json:"id" example:"leg_01jd3v5q8n6w4x2y0z9a8b7c6d"`

@@ -169,8 +169,14 @@ func (w documentWriter) ref(name string) *openapi3.SchemaRef {
 // envelope is written here: its element is a component, its type is generic.
 func (w documentWriter) reference(t reflect.Type) (*openapi3.SchemaRef, error) {
 	switch t {
-	case reflect.TypeFor[anyObject](), reflect.TypeFor[simulationScript](), reflect.TypeFor[eventObject]():
+	case reflect.TypeFor[anyObject](), reflect.TypeFor[simulationScript]():
 		return openapi3.NewSchemaRef("", openapi3.NewObjectSchema()), nil
+	case reflect.TypeFor[eventObject]():
+		name := componentName(t)
+		if err := w.component(name, reflect.TypeFor[eventShape]()); err != nil {
+			return nil, err
+		}
+		return w.ref(name), nil
 	case reflect.TypeFor[anyValue]():
 		return openapi3.NewSchemaRef("", &openapi3.Schema{}), nil
 	}

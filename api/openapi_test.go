@@ -160,6 +160,10 @@ func TestDocumentIsServed(t *testing.T) {
 	require.Equal(t, false, doc.Components.Schemas["ApplicationCreate"].AdditionalProperties)
 	require.Equal(t, []any{"string", "null"}, doc.Components.Schemas["TrunkCreate"].Properties["application_id"]["type"])
 	require.Equal(t, "string", doc.Components.Schemas["TrunkCreate"].Properties["name"]["type"])
+	for _, schema := range []string{"Application", "ApplicationCreate", "ApplicationUpdate"} {
+		require.Equal(t, map[string]any{"type": "string"}, doc.Components.Schemas[schema].Properties["events"]["items"], schema)
+		require.Equal(t, []any{"array", "null"}, doc.Components.Schemas[schema].Properties["events"]["type"], schema)
+	}
 	require.NotNil(t, doc.Paths["/v1/openapi.json"]["get"].Security)
 	require.Empty(t, *doc.Paths["/v1/openapi.json"]["get"].Security)
 	require.Nil(t, doc.Paths["/v1/me"]["get"].Security)

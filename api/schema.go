@@ -87,6 +87,13 @@ func describeField(schema *openapi3.Schema, tag reflect.StructTag, request bool)
 	if values := schema.AdditionalProperties.Schema; values != nil {
 		values.Value.Description = ""
 	}
+	// Likewise a list's items, which are never null.
+	if items := schema.Items; items != nil && items.Value != nil && items.Value.Type != nil {
+		items.Value.Description = ""
+		if kept := slices.DeleteFunc(slices.Clone(*items.Value.Type), func(name string) bool { return name == openapi3.TypeNull }); len(kept) > 0 {
+			*items.Value.Type = kept
+		}
+	}
 	if doc := tag.Get("doc"); doc != "" {
 		schema.Description = doc
 	}
