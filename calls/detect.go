@@ -81,7 +81,11 @@ func (s *session) detectMachine(a *actions.MachineDetection) (outcome, error) {
 	}
 	if !d.done {
 		s.dropDetection(d)
-		return outcome{result: map[string]any{"outcome": reasonInterrupted}}, nil
+		interrupted := outcome{result: map[string]any{"outcome": reasonInterrupted}}
+		if a.Mode == actions.ModeMessageEnd {
+			return interrupted, s.listenForBeep(false)
+		}
+		return interrupted, nil
 	}
 	return outcome{result: map[string]any{
 		"outcome": "done", "answered_by": d.verdict, "beep": d.beep, "after_ms": d.after.Milliseconds(),

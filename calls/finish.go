@@ -227,6 +227,9 @@ func endingData(call *models.Call) map[string]any {
 	}
 	if call.AnsweredAt != nil {
 		data["talk_seconds"] = seconds(*call.AnsweredAt, call.EndedAt)
+		if call.AnsweredBy != "" {
+			data["answered_by"] = call.AnsweredBy
+		}
 	}
 	return data
 }

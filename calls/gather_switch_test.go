@@ -168,7 +168,7 @@ func TestSpeechIsUnderstood(t *testing.T) {
 		"silence":  {`["speech"]`, ``, simswitch.IncomingCall{}, map[string]any{"outcome": "timeout"}},
 	} {
 		before := len(l.results())
-		l.answers("/answer", reply(`[{"action":"gather","input":`+tt.input+`,`+tt.prompt+`"timeout":8,"result_url":"/result"}]`))
+		l.answers("/answer", reply(`[{"action":"gather","input":`+tt.input+`,`+tt.prompt+`"timeout":8,"digit_timeout":20,"result_url":"/result"}]`))
 		tt.call.From, tt.call.To = "+15559876543", l.did.NumberE164
 		_, err := l.sim.CallIn(tt.call)
 		require.NoError(t, err)
