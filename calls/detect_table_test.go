@@ -190,7 +190,7 @@ func TestFreeSWITCHMachineDetectionTable(t *testing.T) {
 		c := byNumber[call.To]
 		data := l.data(call.ID, "call.machine_detected")
 		c.verdict, c.beep, c.completed = call.AnsweredBy, data["beep"].(bool), call.Status == StatusCompleted
-		c.after = time.Duration(data["after_ms"].(float64)) * ms
+		c.after = time.Duration(data["after_ms"].(float64) * float64(ms))
 	}
 	placing.Wait()
 	report(t, cases)

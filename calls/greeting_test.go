@@ -147,7 +147,7 @@ func TestWAV(t *testing.T) {
 		pcm, err := readPCM(bytes.NewReader(tt.file))
 		require.NoError(t, err, name)
 		require.Equal(t, audioRate, pcm.rate, name)
-		require.Equal(t, int(tt.seconds*audioRate), len(pcm.samples), name)
+		require.Len(t, pcm.samples, int(tt.seconds*audioRate), name)
 		require.Equal(t, []int16(sound[:len(pcm.samples)]), append([]int16{}, pcm.samples...), name)
 	}
 	// The first of two channels counts.

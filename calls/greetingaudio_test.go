@@ -58,7 +58,8 @@ func babble(d time.Duration, seed uint64) audio {
 func formant(hertz float64) float64 {
 	weight := 0.02
 	for _, peak := range []struct{ at, width, gain float64 }{{650, 130, 1}, {1150, 180, 0.6}, {2500, 300, 0.3}} {
-		weight += peak.gain * math.Exp(-math.Pow((hertz-peak.at)/peak.width, 2))
+		off := (hertz - peak.at) / peak.width
+		weight += peak.gain * math.Exp(-off*off)
 	}
 	return weight
 }

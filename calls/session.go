@@ -142,7 +142,7 @@ func (s *session) live() error {
 		return err
 	}
 	err = s.runFlow()
-	if err == nil || errors.Is(err, errEnded) || errors.Is(err, errEnding) || errors.Is(err, errAbandoned) {
+	if errors.Is(err, errEnded) || errors.Is(err, errEnding) || errors.Is(err, errAbandoned) {
 		return err
 	}
 	if s.m.ctx.Err() != nil {
