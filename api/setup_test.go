@@ -433,7 +433,10 @@ func (f *fakeCalls) sent() []string {
 // fakeSimulator reports what it was asked to run.
 type fakeSimulator struct{ err error }
 
-func (f *fakeSimulator) Run(_ context.Context, app models.Application, script *simulator.Script) (*simulator.Report, error) {
+func (f *fakeSimulator) Run(ctx context.Context, app models.Application, script *simulator.Script) (*simulator.Report, error) {
+	if _, bounded := ctx.Deadline(); bounded {
+		return nil, errors.New("a simulation takes the time of the application, not that of a request")
+	}
 	if f.err != nil {
 		return nil, f.err
 	}

@@ -68,7 +68,8 @@ func (s *Server) simulate(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := s.simulator.Run(r.ctx, *app, script)
+	// The simulator bounds its run itself: an answer_url that is slow to the last takes longer than a request of ours may.
+	report, err := s.simulator.Run(s.base, *app, script)
 	if errors.Is(err, simulator.ErrBusy) {
 		return nil, &Error{Code: codeRateLimited, Message: "too many simulations run at this moment; try again", RetryAfter: 1}
 	}
