@@ -3,9 +3,10 @@ package calls
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -22,318 +23,369 @@ import (
 	"tandem/models/modelstest"
 )
 
-// EnvSeed names the variable that makes TestRandomFlows repeat a run, as far as the clock and the scheduler let it.
-const EnvSeed = "TANDEM_TEST_SEED"
-
-// How much TestRandomFlows does: calls in each direction, and commands to them.
-const (
-	randomCalls    = 40
-	randomCommands = 200
-)
-
-// dice is a source of chance that many goroutines share.
-type dice struct {
-	mu sync.Mutex
-	r  *rand.Rand
-}
-
-func newDice(t *testing.T) *dice {
-	t.Helper()
-	seed := rand.Uint64()
-	if given := os.Getenv(EnvSeed); given != "" {
-		var err error
-		seed, err = strconv.ParseUint(given, 10, 64)
-		require.NoError(t, err, EnvSeed)
-	}
-	t.Logf("%s=%d", EnvSeed, seed)
-	return &dice{r: rand.New(rand.NewPCG(seed, 0))}
-}
-
-func (d *dice) n(n int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.r.IntN(n)
-}
-
-func (d *dice) of(choices ...string) string { return choices[d.n(len(choices))] }
-
-// number is one that the simulated carrier knows.
-func (d *dice) number() string {
-	return "+15550000" + d.of("486", "404", "603", "503", "180", "183", "184", "700", "701", "702", "711", "720", "721", "723", "731", "800")
-}
-
-// action is any action but those that end a call, with fields that keep it short.
-func (d *dice) action() string {
-	switch d.n(22) {
-	case 0:
-		return `{"action":"answer"}`
-	case 1:
-		return `{"action":"say","text":"A few words.","barge_in":true,"loop":` + d.of("0", "1", "2") + `}`
-	case 2:
-		return `{"action":"play","tone":"beep","loop":` + d.of("0", "3") + `,"max_seconds":1}`
-	case 3:
-		return `{"action":"play","url":["URL/sound.wav","URL/missing.wav"]}`
-	case 4, 5:
-		return `{"action":"gather","max_digits":2,"timeout":1,"tries":2,"sensitive":` + d.of("true", "false") + `,"prompt":[{"action":"say","text":"Type."}]` + d.resultURL() + `}`
-	case 6:
-		return `{"action":"record","max_seconds":2,"silence_seconds":1,"beep":false` + d.resultURL() + `}`
-	case 7, 8:
-		return `{"action":"record_call","op":"` + d.of("start", "stop", "pause", "resume", "mask", "unmask") + `"}`
-	case 9:
-		return `{"action":"dial","to":"` + d.number() + `","timeout":5,"max_seconds":2,"record":` + d.of("true", "false") + d.resultURL() + `}`
-	case 10:
-		return `{"action":"dial","to":["` + d.number() + `","` + d.number() + `"],"strategy":"` + d.of("simultaneous", "sequential") + `","timeout":5,"max_seconds":2` +
-			d.of(``, `,"confirm":{"key":"1","timeout":1}`, `,"ringback":"ringback_us"`, `,"machine_detection":true`) + d.resultURL() + `}`
-	case 11:
-		return `{"action":"machine_detection","timeout":3,"async":` + d.of("true", "false") + `}`
-	case 12:
-		return `{"action":"transfer","to":"` + d.number() + `","mode":"` + d.of("blind", "attended") + `","timeout":5,"max_seconds":2}`
-	case 13, 14:
-		return `{"action":"conference","name":"` + d.of("a", "b") + `","max_seconds":2,"muted":` + d.of("true", "false") + `,"record":` + d.of("true", "false") +
-			`,"end_on_exit":` + d.of("true", "false") + d.resultURL() + `}`
-	case 15, 16:
-		return `{"action":"enqueue","name":"` + d.of("a", "b") + `","max_wait":2,"wait_actions":[{"action":"pause","seconds":1}]` + d.resultURL() + `}`
-	case 17:
-		return `{"action":"dequeue","name":"` + d.of("a", "b") + `","timeout":1,"max_seconds":2` + d.resultURL() + `}`
-	case 18:
-		return `{"action":"dtmf","digits":"12"}`
-	case 19:
-		return `{"action":"set","variables":{"k":"` + d.of("1", "2") + `"}}`
-	case 20:
-		return `{"action":"notify","payload":{"n":1}}`
-	default:
-		return `{"action":"pause","seconds":0.5}`
-	}
-}
-
-func (d *dice) resultURL() string { return d.of(``, `,"result_url":"URL/answer"`) }
-
-// list is a list of actions, now and then with one at its end that ends the call or asks again.
-func (d *dice) list(url string) string {
-	var items []string
-	for range 1 + d.n(4) {
-		items = append(items, d.action())
-	}
-	if d.n(4) == 0 {
-		items = append(items, d.of(`{"action":"hangup"}`, `{"action":"hangup","after_seconds":1},{"action":"pause","seconds":3}`, `{"action":"reject"}`, `{"action":"redirect","url":"URL/answer"}`))
-	}
-	return strings.ReplaceAll("["+strings.Join(items, ",")+"]", "URL", url)
-}
-
-// answer is what the application says: mostly a list, and every way to fail.
-func (d *dice) answer(url string) (status int, body string) {
-	switch d.n(16) {
-	case 0:
-		return http.StatusInternalServerError, ""
-	case 1:
-		return http.StatusNoContent, ""
-	case 2:
-		return http.StatusOK, "[]"
-	case 3:
-		return http.StatusOK, `[{"action":"say"}]`
-	case 4:
-		return http.StatusFound, ""
-	default:
-		return http.StatusOK, d.list(url)
-	}
-}
-
-// TestRandomFlows runs calls whose applications, other parties, callers and controllers do anything at any time, and checks what holds
-// whatever happens: one terminal event, the last, of each call; events without a gap; every leg, recording, queue entry and
-// membership ended; no money held, and a ledger that adds up.
+// TestRandomFlows runs random calls against random applications and random live control on the simulated switch, while the
+// connection to it is cut now and then, and holds what is left to what must hold of every call. TANDEM_TEST_SEED repeats a run's choices.
 func TestRandomFlows(t *testing.T) {
 	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("TANDEM_TEST_SEED"); given != "" {
+		var err error
+		seed, err = strconv.ParseUint(given, 10, 64)
+		require.NoError(t, err)
+	}
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
-		d := newDice(t)
-		l := newSimulated(t, store, 10, quiet)
-		require.NoError(t, store.InTx(t.Context(), func(tx *models.Store) error {
-			_, err := tx.Credit(t.Context(), l.customer.ID, "random", "topup", 1_000_000_000, "")
-			return err
-		}))
-		l.randomApplication(d)
-		var crowd sync.WaitGroup
-		for range randomCalls {
-			crowd.Go(func() {
-				// Refused when it comes after an end: there is nothing to check then.
-				_, err := l.sim.CallIn(simswitch.IncomingCall{
-					From: "+15559876543", To: l.did.NumberE164, Digits: d.of("", "1", "12", "*"), DigitsAfter: time.Duration(d.n(8)) * time.Second,
-					HangupAfter: time.Duration(d.n(3)*d.n(10)) * time.Second, TalkFor: time.Duration(d.n(5)) * time.Second,
-				})
-				if err != nil {
-					t.Errorf("call in: %v", err)
-				}
-			})
-			crowd.Go(func() {
-				_, err := l.manager.Create(t.Context(), CreateRequest{
-					CustomerID: l.customer.ID, ApplicationID: l.app.ID, From: "+15550100001", To: d.number(), Timeout: 5, Record: d.n(3) == 0, Queued: d.n(4) == 0,
-				})
-				if err != nil {
-					t.Errorf("create: %v", err)
+		t.Logf("TANDEM_TEST_SEED=%d", seed)
+		c := newChaos(t, store, seed)
+		var callers sync.WaitGroup
+		for i := range 8 {
+			random := rand.New(rand.NewPCG(seed, uint64(i)))
+			callers.Go(func() {
+				for range 12 {
+					c.call(random)
 				}
 			})
 		}
-		for range 4 {
-			crowd.Go(func() {
-				// Spread over the calls' lives.
-				pace := time.NewTicker(40 * time.Millisecond)
-				defer pace.Stop()
-				for range randomCommands / 4 {
-					<-pace.C
-					if err := l.command(t.Context(), d); err != nil {
-						t.Errorf("command: %v", err)
-					}
-				}
-			})
+		random := rand.New(rand.NewPCG(seed, 99))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			callers.Wait()
+		}()
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			case <-time.After(time.Duration(400+random.IntN(800)) * time.Millisecond):
+				c.link.cut()
+			}
 		}
-		crowd.Wait()
-		l.quench()
-		l.checkAll()
+		c.finish()
 	})
 }
 
-// randomApplication lets the application answer anything.
-func (l *live) randomApplication(d *dice) {
-	l.app.FallbackURL = l.server.URL + "/fallback"
-	l.app.FallbackActions = json.RawMessage(`[{"action":"say","text":"Sorry"}]`)
-	l.app.WaitActions = json.RawMessage(`[{"action":"pause","seconds":1}]`)
-	require.NoError(l.t, l.store.UpdateApplication(l.t.Context(), l.app))
-	l.answers("/sound.wav", func(w http.ResponseWriter, _ asked) { _, _ = w.Write(silentWAV()) })
-	for _, path := range []string{"/answer", "/fallback"} {
-		l.answers(path, func(w http.ResponseWriter, _ asked) {
-			<-l.askedc // the channel of what was asked is not read here
-			status, body := d.answer(l.server.URL)
-			w.WriteHeader(status)
-			_, _ = w.Write([]byte(body))
-		})
-	}
+// chaos is a scene whose application, callers and operators do what comes to their mind.
+type chaos struct {
+	*live
+	link *link
+
+	mu     sync.Mutex
+	random *rand.Rand
+	calls  []string
 }
 
-// command gives one command to one of the calls. What it may be refused with is no error.
-func (l *live) command(ctx context.Context, d *dice) error {
-	calls, _, err := l.store.ListCalls(ctx, l.customer.ID, models.CallFilter{}, models.Page{Limit: 200})
-	if err != nil || len(calls) == 0 {
-		return err
+func newChaos(t *testing.T, store *models.Store, seed uint64) *chaos {
+	t.Helper()
+	s := newStage(t, store)
+	s.askedc = make(chan asked, 1<<16)
+	s.app.FallbackURL = s.server.URL + "/fallback"
+	s.app.FallbackActions = json.RawMessage(`[{"action":"say","text":"Sorry"}]`)
+	s.app.WaitActions = json.RawMessage(`[{"action":"say","text":"One moment"}]`)
+	s.app.EventKinds = []string{"*"}
+	require.NoError(t, store.UpdateApplication(t.Context(), s.app))
+	layOut(t, s.node.ConfDir, s.trunk.GatewayName, "127.0.0.1:5080")
+	sim, err := simswitch.New(simswitch.Config{Password: "secret", ConfDir: s.node.ConfDir, Speed: 20})
+	require.NoError(t, err)
+	require.NoError(t, sim.Start())
+	t.Cleanup(func() { require.NoError(t, sim.Close()) })
+	c := &chaos{link: newLink(t, sim.Addr()), random: rand.New(rand.NewPCG(seed, 98))}
+	for _, path := range []string{"/answer", "/result", "/next", "/fallback"} {
+		s.answers(path, c.application)
 	}
-	call := calls[d.n(len(calls))]
-	switch d.n(8) {
-	case 0, 1, 2, 3:
-		raw := d.list(l.server.URL)
-		list, err := actions.ParseList(json.RawMessage(raw), "actions")
-		if err != nil {
-			return fmt.Errorf("%s: %w", raw, err)
-		}
-		_, err = l.manager.Direct(ctx, l.customer.ID, call.ID, DirectRequest{Actions: list, Mode: d.of(ModeReplace, ModeAppend)})
-		return refusal(err)
+	c.live = connect(t, s, c.link.addr(), "secret", func(cfg *Config) {
+		cfg.RequestTimeout, cfg.WaitAfter, cfg.RingAfter, cfg.HangupGrace = 400*time.Millisecond, 50*time.Millisecond, 30*time.Millisecond, 500*time.Millisecond
+	})
+	c.sim = sim
+	return c
+}
+
+// draw is a number from the chaos' own source, for goroutines that have none.
+func (c *chaos) draw(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.random.IntN(n)
+}
+
+// application answers, well or badly.
+func (c *chaos) application(w http.ResponseWriter, q asked) {
+	switch c.draw(16) {
+	case 0:
+		w.WriteHeader(http.StatusInternalServerError)
+	case 1:
+		_, _ = io.WriteString(w, "<Response/>")
+	case 2:
+		_, _ = io.WriteString(w, "[]")
+	case 3:
+		w.WriteHeader(http.StatusNoContent)
 	case 4:
-		_, err = l.manager.StartCall(ctx, l.customer.ID, call.ID, nil)
+		w.Header().Set("Location", "/next")
+		w.WriteHeader(http.StatusFound)
 	case 5:
-		if len(calls) > 3*randomCalls {
-			return nil
-		}
-		_, err = l.manager.Retry(ctx, l.customer.ID, call.ID, nil)
+		_, _ = io.WriteString(w, `[{"action":"say","text":"ok"},{"action":"gather","max_digits":0}]`)
 	case 6:
-		_, err = l.manager.Cancel(ctx, l.customer.ID, call.ID, nil)
+		time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the application is too slow
+		_, _ = io.WriteString(w, "[]")
+	case 7:
+		w.WriteHeader(http.StatusServiceUnavailable)
 	default:
-		member, found := l.store.ConferenceMemberOfCall(ctx, l.customer.ID, call.ID)
-		if found != nil {
-			return refusal(l.manager.LeaveQueue(ctx, l.customer.ID, d.of("a", "b"), call.ID, nil))
-		}
-		if d.n(2) == 0 {
-			err = l.manager.KickMember(ctx, l.customer.ID, member.ConferenceID, call.ID, nil)
-		} else {
-			err = l.manager.MuteMember(ctx, l.customer.ID, member.ConferenceID, call.ID, d.n(2) == 0, nil)
-		}
+		c.mu.Lock()
+		list := randomList(c.random)
+		c.mu.Unlock()
+		_, _ = io.WriteString(w, list)
 	}
-	return refusal(err)
 }
 
-// refusal leaves only the errors that are none of those a command may be refused with.
-func refusal(err error) error {
-	var request *RequestError
-	for _, expected := range []error{models.ErrNotFound, ErrCallNotActive, ErrCallActive, ErrCallNotQueued, ErrCallNotStarted} {
-		if errors.Is(err, expected) {
-			return nil
-		}
-	}
-	if errors.As(err, &request) {
-		return nil
-	}
-	return err
+// vocabulary is an example of what every verb can do, short enough for a test.
+var vocabulary = []string{
+	`{"action":"answer"}`,
+	`{"action":"say","text":"Hello there, this is a sentence","loop":2,"result_url":"/result"}`,
+	`{"action":"say","text":"Hello","barge_in":true}`,
+	`{"action":"play","tone":"beep","loop":3,"result_url":"/result"}`,
+	`{"action":"gather","max_digits":3,"timeout":2,"tries":2,"prompt":[{"action":"say","text":"Type"}],"invalid_prompt":[{"action":"say","text":"No"}]}`,
+	`{"action":"gather","max_digits":2,"timeout":2,"sensitive":true,"result_url":"/next"}`,
+	`{"action":"record","max_seconds":3,"silence_seconds":1,"result_url":"/result"}`,
+	`{"action":"record_call"}`, `{"action":"record_call","op":"pause"}`, `{"action":"record_call","op":"mask"}`, `{"action":"record_call","op":"stop"}`,
+	`{"action":"dial","to":"+15550000486","result_url":"/result"}`,
+	`{"action":"dial","to":"+15550000701","max_seconds":5}`,
+	`{"action":"dial","to":["+15550000180","+15550000713"],"timeout":5,"max_seconds":5}`,
+	`{"action":"dial","to":["+15550000486","+15550000404","+15550000731"],"strategy":"sequential","confirm":{"prompt":[{"action":"say","text":"Press one"}]},"max_seconds":5}`,
+	`{"action":"dial","to":"+15550000800","max_seconds":10,"answer_on_bridge":true,"record":true,"result_url":"/result"}`,
+	`{"action":"transfer","to":"+15550000701","max_seconds":5}`,
+	`{"action":"transfer","to":"+15550000701","mode":"attended","announce":[{"action":"say","text":"A call"}],"max_seconds":5}`,
+	`{"action":"transfer","to":"+15550000701","mode":"refer"}`,
+	`{"action":"conference","name":"room","max_seconds":2,"result_url":"/result"}`,
+	`{"action":"conference","name":"room","start_on_enter":false,"muted":true,"max_seconds":1,"beep":true}`,
+	`{"action":"conference","name":"room","end_on_exit":true,"record":true,"max_seconds":1}`,
+	`{"action":"enqueue","name":"line","max_wait":1,"wait_actions":[{"action":"say","text":"Wait"}],"result_url":"/result"}`,
+	`{"action":"enqueue","name":"line","max_wait":2,"priority":5}`,
+	`{"action":"dequeue","name":"line","timeout":1,"max_seconds":1,"result_url":"/result"}`,
+	`{"action":"dequeue","name":"line","timeout":0,"max_seconds":1}`,
+	`{"action":"machine_detection","timeout":3}`, `{"action":"machine_detection","async":false,"timeout":3,"on_machine":"hangup"}`,
+	`{"action":"stream","url":"wss://a.example/s"}`,
+	`{"action":"dtmf","digits":"12"}`, `{"action":"pause","seconds":1}`, `{"action":"set","variables":{"a":"b"}}`,
+	`{"action":"notify","payload":{"a":1}}`, `{"action":"redirect","url":"/next"}`,
+	`{"action":"hangup","after_seconds":5}`, `{"action":"hangup"}`, `{"action":"reject","reason":"busy"}`,
 }
 
-// quench cancels calls until none is left, on either side.
-func (l *live) quench() {
-	l.t.Helper()
-	limit := time.After(60 * time.Second)
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for {
-		calls, _, err := l.store.ListCalls(l.t.Context(), l.customer.ID, models.CallFilter{}, models.Page{Limit: 200})
-		require.NoError(l.t, err)
-		left := 0
-		for _, call := range calls {
-			if call.Live() {
-				left++
-				_, err := l.manager.Cancel(l.t.Context(), l.customer.ID, call.ID, nil)
-				require.NoError(l.t, refusal(err))
-			}
+func randomList(random *rand.Rand) string {
+	var list []string
+	for range 1 + random.IntN(4) {
+		list = append(list, vocabulary[random.IntN(len(vocabulary))])
+	}
+	return "[" + strings.Join(list, ",") + "]"
+}
+
+// call makes one call and interferes with it.
+func (c *chaos) call(random *rand.Rand) {
+	ctx := c.t.Context()
+	var id string
+	if random.IntN(2) == 0 {
+		incoming := simswitch.IncomingCall{From: "+15559876543", To: c.did.NumberE164, Digits: []string{"", "12#", "*"}[random.IntN(3)]}
+		switch random.IntN(4) {
+		case 0:
+			incoming.HangupAfter = time.Duration(random.IntN(10_000)) * time.Millisecond
+		case 1:
+			incoming.CancelAfter = time.Duration(1+random.IntN(3_000)) * time.Millisecond
 		}
-		channels, err := l.esl.Channels(l.t.Context())
-		require.NoError(l.t, err)
-		if left == 0 && len(channels) == 0 && l.manager.LiveCalls() == 0 {
+		channel, err := c.sim.CallIn(incoming)
+		if err != nil {
+			c.t.Errorf("call in: %v", err)
 			return
 		}
-		select {
-		case <-again.C:
-		case <-limit:
-			require.Fail(l.t, "calls do not end", "%d calls, %d channels, %d sessions", left, len(channels), l.manager.LiveCalls())
+		for range 10 {
+			wait(time.Duration(random.IntN(10)) * time.Millisecond)
+			if call, err := c.store.CallByChannel(ctx, channel); err == nil {
+				id = call.ID
+				break
+			}
+		}
+	} else {
+		to := []string{"486", "404", "503", "180", "183", "700", "701", "702", "720", "721", "800", "800", "711"}[random.IntN(13)]
+		req := CreateRequest{
+			CustomerID: c.customer.ID, ApplicationID: c.app.ID, From: "+15550100001", To: "+15550000" + to, Timeout: 5 + random.IntN(10),
+			Record: random.IntN(4) == 0, Queued: random.IntN(6) == 0,
+		}
+		if random.IntN(4) == 0 {
+			req.MachineDetection = &actions.MachineDetection{Mode: "detect", Async: random.IntN(2) == 0, Timeout: 3 * time.Second, OnMachine: "continue"}
+		}
+		call, err := c.manager.Create(ctx, req)
+		if err != nil {
+			return // the node is away
+		}
+		id = call.ID
+	}
+	for range random.IntN(5) {
+		wait(time.Duration(random.IntN(150)) * time.Millisecond)
+		c.interfere(ctx, random, id)
+	}
+}
+
+// interfere does something to a call from outside. It may be too late for it.
+func (c *chaos) interfere(ctx context.Context, random *rand.Rand, id string) {
+	if id == "" {
+		return
+	}
+	switch random.IntN(10) {
+	case 0:
+		_, _ = c.manager.Cancel(ctx, c.customer.ID, id, nil)
+	case 1, 2, 3:
+		_, _ = c.manager.Direct(ctx, c.customer.ID, id, DirectRequest{Actions: list(c.t, randomList(random)), Mode: ModeReplace})
+	case 4, 5:
+		_, _ = c.manager.Direct(ctx, c.customer.ID, id, DirectRequest{Actions: list(c.t, randomList(random)), Mode: ModeAppend})
+	case 6:
+		_, _ = c.manager.StartCall(ctx, c.customer.ID, id, nil)
+	case 7:
+		_, _ = c.manager.Retry(ctx, c.customer.ID, id, nil)
+	case 8:
+		_ = c.manager.LeaveQueue(ctx, c.customer.ID, "line", id, nil)
+	case 9:
+		if random.IntN(2) == 0 {
+			_ = c.manager.MuteMember(ctx, c.customer.ID, "room", id, random.IntN(2) == 0, nil)
+		} else {
+			_ = c.manager.KickMember(ctx, c.customer.ID, "room", id, nil)
 		}
 	}
 }
 
-// checkAll checks what holds of all calls once they have ended.
-func (l *live) checkAll() {
-	l.t.Helper()
-	ctx := l.t.Context()
-	calls, _, err := l.store.ListCalls(ctx, l.customer.ID, models.CallFilter{}, models.Page{Limit: 200})
-	require.NoError(l.t, err)
-	require.GreaterOrEqual(l.t, len(calls), randomCalls)
-	events, legs, recordings := 0, 0, 0
-	for i := range calls {
-		call := &calls[i]
-		l.checkEnded(call)
-		kinds := l.allKinds(call.ID)
-		events += len(kinds)
-		told := map[string]int{}
-		for _, kind := range kinds {
-			told[kind]++
+// wait lets some time pass between two whims.
+func wait(d time.Duration) { <-time.After(d) }
+
+// finish hangs up what lives, stops and checks what is left.
+func (c *chaos) finish() {
+	t, ctx := c.t, c.t.Context()
+	for _, call := range c.all() {
+		if call.Live() {
+			_, _ = c.manager.Cancel(ctx, c.customer.ID, call.ID, nil)
 		}
-		rows, err := l.store.LegsOfCall(ctx, l.customer.ID, call.ID)
-		require.NoError(l.t, err)
-		legs += len(rows)
-		for _, leg := range rows {
-			require.Equal(l.t, models.LegEnded, leg.Status, "%s of %s: %v", leg.ID, call.ID, kinds)
-			require.NotNil(l.t, leg.EndedAt)
-		}
-		require.Equal(l.t, len(rows), told["leg.ended"], "%s: %v", call.ID, kinds)
-		files, err := l.store.RecordingsOfCall(ctx, l.customer.ID, call.ID)
-		require.NoError(l.t, err)
-		recordings += len(files)
-		for _, file := range files {
-			require.Contains(l.t, []string{models.RecordingAvailable, models.RecordingFailed}, file.Status, "%s of %s", file.ID, call.ID)
-		}
-		require.Equal(l.t, len(files), told["recording.available"]+told["recording.failed"], "%s: %v", call.ID, kinds)
-		require.Equal(l.t, told["queue.joined"], told["queue.left"], "%s: %v", call.ID, kinds)
-		require.Equal(l.t, told["conference.joined"], told["conference.left"], "%s: %v", call.ID, kinds)
 	}
-	queues, err := l.store.Queues(ctx, l.customer.ID)
-	require.NoError(l.t, err)
-	require.Empty(l.t, queues)
-	conferences, _, err := l.store.Conferences(ctx, l.customer.ID, models.Page{})
-	require.NoError(l.t, err)
-	require.Empty(l.t, conferences)
-	customer, err := l.store.Customer(ctx, l.customer.ID)
-	require.NoError(l.t, err)
-	require.Zero(l.t, customer.HeldMicros)
-	l.t.Logf("%d calls, %d events, %d legs, %d recordings", len(calls), events, legs, recordings)
+	stopping, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	require.NoError(t, c.manager.Stop(stopping), "%v", c.describe())
+	all := c.all()
+	require.NotEmpty(t, all)
+	for i := range all {
+		call := &all[i]
+		if call.Status == StatusQueued {
+			_, err := c.manager.Cancel(ctx, c.customer.ID, call.ID, nil)
+			require.NoError(t, err)
+			call, err = c.store.CallByID(ctx, call.ID)
+			require.NoError(t, err)
+		}
+		c.checkEnded(call)
+		kinds := c.allKinds(call.ID)
+		count := func(kind string) (n int) {
+			for _, k := range kinds {
+				if k == kind {
+					n++
+				}
+			}
+			return n
+		}
+		legs, err := c.store.LegsOfCall(ctx, c.customer.ID, call.ID)
+		require.NoError(t, err)
+		for _, leg := range legs {
+			require.Equal(t, models.LegEnded, leg.Status, kinds)
+		}
+		require.Equal(t, len(legs), count("leg.ended"), kinds)
+		tapes, err := c.store.RecordingsOfCall(ctx, c.customer.ID, call.ID)
+		require.NoError(t, err)
+		for _, tape := range tapes {
+			require.Contains(t, []string{models.RecordingAvailable, models.RecordingFailed}, tape.Status, kinds)
+		}
+		require.Equal(t, count("queue.joined"), count("queue.left"), kinds)
+		require.Equal(t, count("conference.joined"), count("conference.left"), kinds)
+	}
+	entries, err := c.store.QueueEntries(ctx, c.customer.ID, "line")
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	rooms, _, err := c.store.Conferences(ctx, c.customer.ID, models.Page{})
+	require.NoError(t, err)
+	require.Empty(t, rooms)
+	customer, err := c.store.Customer(ctx, c.customer.ID)
+	require.NoError(t, err)
+	require.Zero(t, customer.HeldMicros)
+	t.Logf("%d calls, %d cuts", len(all), c.link.cuts)
+}
+
+// all are the customer's calls.
+func (c *chaos) all() []models.Call {
+	var all []models.Call
+	page := models.Page{}
+	for {
+		calls, next, err := c.store.ListCalls(c.t.Context(), c.customer.ID, models.CallFilter{}, page)
+		require.NoError(c.t, err)
+		all = append(all, calls...)
+		if next == "" {
+			return all
+		}
+		page.Cursor = next
+	}
+}
+
+// describe says which calls live, for the report of a failure.
+func (c *chaos) describe() []string {
+	var lines []string
+	for _, call := range c.all() {
+		if call.Live() {
+			lines = append(lines, fmt.Sprintf("%s %s %v", call.ID, call.Status, c.allKinds(call.ID)))
+		}
+	}
+	return lines
+}
+
+// link is a connection to a switch that can be cut.
+type link struct {
+	listener net.Listener
+	work     sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	cuts  int
+}
+
+func newLink(t *testing.T, target string) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := &link{listener: listener, conns: map[net.Conn]bool{}}
+	l.work.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			l.mu.Lock()
+			l.conns[near], l.conns[far] = true, true
+			l.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+				l.work.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					_, _ = pair[0].Close(), pair[1].Close()
+				})
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		l.cut()
+		l.work.Wait()
+	})
+	return l
+}
+
+func (l *link) addr() string { return l.listener.Addr().String() }
+
+// cut closes what is connected.
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cuts++
+	for conn := range l.conns {
+		_ = conn.Close()
+	}
+	clear(l.conns)
 }
