@@ -175,3 +175,21 @@ func TestNodeThatIsRemovedTakesNoCall(t *testing.T) {
 	require.ErrorIs(t, s.manager.register(newSession(n, "late")), ErrNoNode)
 	require.Zero(t, s.manager.LiveCalls())
 }
+
+// A command whose reply is lost with the connection is sent again; the call does not end for it.
+func TestReplyLostWithTheConnection(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"hangup","after_seconds":30},{"action":"dtmf","digits":"1"}]`))
+	var tries atomic.Int32
+	s.sw.script("sched_hangup", func(command) error {
+		if tries.Add(1) == 1 {
+			return errors.Join(esl.ErrDown, esl.ErrNoReply)
+		}
+		return nil
+	})
+	s.create()
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{call.Status, call.Reason})
+	require.EqualValues(t, 2, tries.Load())
+}

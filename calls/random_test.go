@@ -82,6 +82,8 @@ func newChaos(t *testing.T, store *models.Store, seed uint64) *chaos {
 	s.app.WaitActions = json.RawMessage(`[{"action":"say","text":"One moment"}]`)
 	s.app.EventKinds = []string{"*"}
 	require.NoError(t, store.UpdateApplication(t.Context(), s.app))
+	_, err := store.Credit(t.Context(), s.customer.ID, "chaos", models.LedgerTopup, 1_000_000_000, "")
+	require.NoError(t, err)
 	layOut(t, s.node.ConfDir, s.trunk.GatewayName, "127.0.0.1:5080")
 	sim, err := simswitch.New(simswitch.Config{Password: "secret", ConfDir: s.node.ConfDir, Speed: 20})
 	require.NoError(t, err)

@@ -304,7 +304,8 @@ func (s *session) command() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.m.ctx, s.m.cfg.CommandTimeout)
 }
 
-// order sends one command that is not an application. That the channel is gone is no failure: its hangup is on the way.
+// order sends one command that is not one of the list's applications. That the channel is gone is no failure: its hangup is on the
+// way. One whose reply was lost with the connection is sent again when the node is back: what is ordered may be done twice.
 func (s *session) order(what string, send func(ctx context.Context) error) error {
 	for {
 		ctx, cancel := s.command()
@@ -315,7 +316,7 @@ func (s *session) order(what string, send func(ctx context.Context) error) error
 			return nil
 		case errors.Is(err, esl.ErrNoSuchChannel):
 			return s.awaitHangup()
-		case errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply):
+		case errors.Is(err, esl.ErrDown):
 			if err := s.awaitUp(); err != nil {
 				return err
 			}
