@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"tandem/models"
@@ -13,27 +12,21 @@ import (
 // follows with its event. inTx, when set, runs in a transaction after the checks, such as for an idempotency record. Errors:
 // models.ErrNotFound, ErrCallNotActive, ErrNoNode when the call's node is not connected to this process.
 func (m *Manager) Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	for {
-		call, err := m.cancelQueued(ctx, customerID, callID, inTx)
-		switch {
-		case errors.Is(err, models.ErrStale):
-			continue // it was started in this moment
-		case err != nil || call != nil:
-			return call, err
-		}
-		return m.command(ctx, customerID, callID, func(*session) (message, error) {
-			return message{ending: cancelIntent()}, nil
-		}, inTx)
+	call, err := m.cancelQueued(ctx, customerID, callID, inTx)
+	if err != nil || call != nil {
+		return call, err
 	}
+	return m.command(ctx, customerID, callID, func(*session) (message, error) {
+		return message{ending: cancelIntent()}, nil
+	}, inTx)
 }
 
-// cancelQueued ends a call that nobody has dialled yet: there is no channel to wait for. It returns nil for any other call, and
-// models.ErrStale when the call was started meanwhile.
+// cancelQueued ends a call that nobody has dialled yet: there is no channel to wait for. It returns nil for any other call.
 func (m *Manager) cancelQueued(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 	var ended *models.Call
 	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		ended = nil
-		call, err := tx.Call(ctx, customerID, callID)
+		call, err := tx.LockCall(ctx, customerID, callID)
 		if err != nil {
 			return fmt.Errorf("find call: %w", err)
 		}

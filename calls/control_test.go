@@ -321,3 +321,28 @@ func TestRetry(t *testing.T) {
 		require.ErrorAs(t, err, &refused)
 	})
 }
+
+// TestStartAndCancelAtOnce: whichever comes first, the cancel holds, a start is refused for nothing else, and no money stays held.
+func TestStartAndCancelAtOnce(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		s.sw.hold("playback")
+		s.answers("/answer", reply(`[{"action":"pause","seconds":60}]`))
+		for range 30 {
+			created := s.create(func(r *CreateRequest) { r.Queued = true })
+			var both sync.WaitGroup
+			var started, canceled error
+			both.Go(func() { _, started = s.manager.StartCall(t.Context(), s.customer.ID, created.ID, nil) })
+			both.Go(func() { _, canceled = s.manager.Cancel(t.Context(), s.customer.ID, created.ID, nil) })
+			both.Wait()
+			if started != nil {
+				require.ErrorIs(t, started, ErrCallNotActive)
+			}
+			require.NoError(t, canceled)
+			call := s.end()
+			require.Equal(t, created.ID, call.ID)
+			require.Equal(t, SourceAPI, call.HangupSource)
+		}
+	})
+}

@@ -54,6 +54,13 @@ func (s *session) admit() error {
 		ID: models.NewID("call_"), CustomerID: r.customerID, ApplicationID: app.ID, TrunkID: r.trunkID, DIDID: r.didID, NodeID: &s.node.row.ID,
 		Direction: DirectionInbound, From: party(s.park.Get("Caller-Caller-ID-Number")), To: r.to, ChannelID: s.channel,
 	}
+	// Before it is stored: from then on it may be commanded.
+	s.m.nameCall(s, call.ID)
+	defer func() {
+		if s.call == nil {
+			s.m.unnameCall(call.ID)
+		}
+	}()
 	stored, err := s.m.insert(ctx, call, onArrive, nil)
 	if errors.Is(err, models.ErrInsufficientBalance) {
 		s.log.Warn("inbound leg refused: balance too low", "customer_id", r.customerID)
@@ -66,7 +73,6 @@ func (s *session) admit() error {
 		return errEnded
 	}
 	s.setCall(stored)
-	s.m.nameCall(s, stored.ID)
 	s.flow.sipHeaders = sipHeaders(s.park)
 	return nil
 }

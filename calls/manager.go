@@ -338,6 +338,13 @@ func (m *Manager) nameCall(s *session, callID string) {
 	m.byCall[callID] = s
 }
 
+// unnameCall undoes nameCall for a call that was not stored.
+func (m *Manager) unnameCall(callID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byCall, callID)
+}
+
 // forget undoes register.
 func (m *Manager) forget(s *session) {
 	m.mu.Lock()

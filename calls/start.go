@@ -62,7 +62,7 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *
 	}
 	var stored *models.Call
 	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
-		call, err := tx.Call(ctx, placed.CustomerID, placed.ID)
+		call, err := tx.LockCall(ctx, placed.CustomerID, placed.ID)
 		if err != nil {
 			return fmt.Errorf("find call: %w", err)
 		}

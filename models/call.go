@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"gorm.io/gorm/clause"
 )
 
 // Statuses of a call. The first four are live, the others final.
@@ -151,6 +153,17 @@ func (c *Call) cutTimes() {
 // Call returns a call of a customer, or ErrNotFound.
 func (s *Store) Call(ctx context.Context, customerID, id string) (*Call, error) {
 	return s.takeCall(ctx, id, "id = ? AND customer_id = ?", id, customerID)
+}
+
+// LockCall is Call for a transaction that is about to change the call in a way that depends on what it reads: until the
+// transaction ends, nobody else changes it.
+func (s *Store) LockCall(ctx context.Context, customerID, id string) (*Call, error) {
+	var row Call
+	err := s.write(ctx).Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate}).Where("id = ? AND customer_id = ?", id, customerID).Take(&row).Error
+	if err != nil {
+		return nil, explain(err, "call %q", id)
+	}
+	return &row, nil
 }
 
 // CallByID returns a call whosesoever it is. Never answer a customer's request from it.
