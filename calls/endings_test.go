@@ -193,3 +193,23 @@ func TestReplyLostWithTheConnection(t *testing.T) {
 	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{call.Status, call.Reason})
 	require.EqualValues(t, 2, tries.Load())
 }
+
+// A node that connects while an inbound call is being stored does not take the call for an earlier controller's.
+func TestReconnectWhileACallIsStored(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	n, err := s.manager.pick()
+	require.NoError(t, err)
+	session := newSession(n, "arriving")
+	require.NoError(t, s.manager.register(session))
+	defer s.manager.forget(session)
+	call := &models.Call{
+		CustomerID: s.customer.ID, ApplicationID: s.app.ID, NodeID: &s.node.ID, Direction: DirectionInbound, Status: StatusRinging,
+		ChannelID: "arriving", From: "+15550100001", To: "+15550100002",
+	}
+	require.NoError(t, s.store.InTx(t.Context(), func(tx *models.Store) error { return tx.CreateCall(t.Context(), call) }))
+	n.adopt(esl.Snapshot{CoreUUID: "core"}, nil)
+	stored, err := s.store.CallByID(t.Context(), call.ID)
+	require.NoError(t, err)
+	require.True(t, stored.Live(), "it is %s", stored.Status)
+}

@@ -70,7 +70,6 @@ type chaos struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	calls  []string
 }
 
 func newChaos(t *testing.T, store *models.Store, seed uint64) *chaos {
@@ -108,7 +107,7 @@ func (c *chaos) draw(n int) int {
 }
 
 // application answers, well or badly.
-func (c *chaos) application(w http.ResponseWriter, q asked) {
+func (c *chaos) application(w http.ResponseWriter, _ asked) {
 	switch c.draw(16) {
 	case 0:
 		w.WriteHeader(http.StatusInternalServerError)

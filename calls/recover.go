@@ -51,8 +51,8 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
 	for i := range calls {
 		call := &calls[i]
 		claimed[call.ChannelID] = true
-		if n.m.callSession(call.ID) != nil {
-			continue
+		if n.m.callSession(call.ID) != nil || n.m.channelSession(call.ChannelID) != nil {
+			continue // also an inbound call that was stored a moment ago, whose session does not know its name yet
 		}
 		n.endOrphan(ctx, call, present[call.ChannelID], snapshot.Restarted)
 	}
