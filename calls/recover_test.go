@@ -185,8 +185,8 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{
 			row(alive.ChannelID, "outbound", "speak"), row(ended.ChannelID, "outbound", "park"), row(foreign, "outbound", "bridge"), row(parked, "inbound", "park"),
 		}})
-		for range 2 { // with a session: the adopted one and the parked one
-			s.end()
+		for range 2 { // with a session: the adopted one and the parked one; they are looked at when both have ended
+			<-s.ended
 		}
 		require.NoError(t, s.manager.Stop(t.Context()))
 		for _, want := range []struct {
