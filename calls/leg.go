@@ -269,7 +269,7 @@ func (s *session) dropReason() string {
 	switch {
 	case s.interrupted():
 		return reasonInterrupted
-	case s.asked != nil && !(s.ended && strings.HasPrefix(s.facts.disposition, "recv_")):
+	case s.asked != nil && (!s.ended || !strings.HasPrefix(s.facts.disposition, "recv_")):
 		// Not because the caller had left before: the end of the call may be heard of before that of the party.
 		return s.asked.reason
 	default:
