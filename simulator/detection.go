@@ -110,10 +110,14 @@ func (g *stage) hear(channelID, eventUUID string) []string {
 	gather, _ := g.current.(*actions.Gather)
 	if gather != nil && gather.Hears(actions.InputDigits) {
 		if in := g.cast.peek(g.current, func(in *Input) bool { return in.Digits != "" || in.Speech != nil || in.Silence }); in != nil && in.Digits != "" {
+			digits := in.Digits
+			g.cast.next(g.current, func(in *Input) bool { return in.Digits != "" })
 			g.mu.Lock()
 			g.pending = &pending{channel: channelID, eventUUID: eventUUID, app: "play_and_detect_speech"}
 			g.mu.Unlock()
-			g.event("DTMF", channelID, "DTMF-Digit", in.Digits[:1], "DTMF-Duration", "1600")
+			for i := range len(digits) {
+				g.event("DTMF", channelID, "DTMF-Digit", digits[i:i+1], "DTMF-Duration", "1600")
+			}
 			return nil
 		}
 	}

@@ -83,6 +83,10 @@ func TestSpeech(t *testing.T) {
 	report := h.run(`{"input":[{"digits":"4"}]}`)
 	require.True(t, report.OK, "%v", report.Problems)
 	require.Equal(t, []any{"digits", "4"}, []any{h.lastResult()["outcome"], h.lastResult()["digits"]})
+	h.replies["/answer"] = []string{`[{"action":"gather","input":["digits","speech"],"result_url":"/said"}]`}
+	report = h.run(`{"input":[{"digits":"4711#"}]}`)
+	require.True(t, report.OK, "%v", report.Problems)
+	require.Equal(t, []any{"digits", "4711", "#"}, []any{h.lastResult()["outcome"], h.lastResult()["digits"], h.lastResult()["terminator"]})
 	require.True(t, h.run(`{"input":[{"silence":true}]}`).OK)
 	require.Equal(t, "timeout", h.lastResult()["outcome"])
 

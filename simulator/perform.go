@@ -144,7 +144,10 @@ func (g *stage) gather(channelID string, args []string) []string {
 		g.leave(channelID)
 		return nil
 	}
-	in := g.cast.next(g.current, func(in *Input) bool { return in.Digits != "" || in.Silence })
+	var in *Input
+	if gather, ok := g.current.(*actions.Gather); !ok || !gather.Hears(actions.InputSpeech) { // what listens has taken all keys
+		in = g.cast.next(g.current, func(in *Input) bool { return in.Digits != "" || in.Silence })
+	}
 	if in == nil || in.Silence {
 		ms, _ := strconv.Atoi(args[timeoutAt])
 		g.clock.pass(time.Duration(ms) * time.Millisecond)
