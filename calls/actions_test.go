@@ -320,7 +320,7 @@ func TestCallerHangsUpWhileDialing(t *testing.T) {
 	require.Equal(t, StatusCanceled, call.Status)
 	kill := s.sw.await("kill")
 	require.Equal(t, legOf(bridge.args), kill.channel, "the other phone stops ringing")
-	require.Empty(t, s.manager.byLeg)
+	s.noLegs()
 }
 
 func TestNotifyHangupAndReject(t *testing.T) {

@@ -189,7 +189,7 @@ func TestDialLegsEndLate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{"no_answer", "NO_ANSWER", "failed", "INVALID_GATEWAY"}, []any{rows[0].DialStatus, rows[0].Cause, rows[1].DialStatus, rows[1].Cause})
 	require.Len(t, s.dataOf(call.ID, "leg.ended"), 2, "what comes after the end is ignored")
-	require.Empty(t, s.manager.byLeg)
+	s.noLegs()
 }
 
 func TestDialInterruptedOrEnded(t *testing.T) {

@@ -318,6 +318,13 @@ func (s *scene) dataOf(callID, kind string) []map[string]any {
 	return all
 }
 
+// noLegs stops the manager, so that every session is done, and checks that it has forgotten every leg.
+func (s *scene) noLegs() {
+	s.t.Helper()
+	require.NoError(s.t, s.manager.Stop(s.t.Context()))
+	require.Empty(s.t, s.manager.byLeg)
+}
+
 // noCalls checks that the customer has no call and no hold.
 func (s *scene) noCalls() {
 	s.t.Helper()

@@ -37,7 +37,7 @@ const (
 func TestSimulatedLoad(t *testing.T) {
 	t.Parallel()
 	modelstest.RunURL(t, "", func(t *testing.T, location string) {
-		s := newSystem(t, location)
+		s := loaded(t, location)
 		confDir := t.TempDir()
 		password := filepath.Join(t.TempDir(), "password")
 		require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
@@ -64,7 +64,7 @@ func TestFreeSWITCHLoad(t *testing.T) { //nolint:paralleltest // it needs the ma
 	lab.Require(t)
 	folder := sipp(t)
 	modelstest.RunURL(t, "", func(t *testing.T, location string) {
-		s := newSystem(t, location)
+		s := loaded(t, location)
 		s.node = lab.StartNode(t, lab.Options{Env: map[string]string{
 			// Above the ports that the kernel gives to clients.
 			"TANDEM_RTP_START_PORT": "61000", "TANDEM_RTP_END_PORT": "65534", "TANDEM_SESSIONS_PER_SECOND": "200",
@@ -141,6 +141,14 @@ type load struct {
 	app     *application
 	probed  atomic.Bool
 	arrived atomic.Int64
+}
+
+// loaded is a system that keeps its node on a machine that is busy, and does not write down each step of each call.
+func loaded(t *testing.T, location string) *system {
+	t.Helper()
+	s := newSystem(t, location)
+	s.env = append(s.env, "TANDEM_NODE_LEASE=30s", "TANDEM_LOG_LEVEL=info")
+	return s
 }
 
 func newLoad(t *testing.T, s *system, carrier string) *load {
