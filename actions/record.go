@@ -17,7 +17,7 @@ var recordVerb = verb{
 	media: true,
 	results: []result{
 		outcomes("What ended the recording.", "key", "silence", "max", "failed"),
-		{"recording_id", resultText, nil, "The recording, as in GET /v1/recordings/:id."},
+		{"recording_id", resultText, nil, "The recording, as in GET /v1/calls/:id/recordings."},
 		{"seconds", resultNumber, nil, "How long it is."},
 		{"key", resultText, nil, "The key of finish_on_key that ended it."},
 	},

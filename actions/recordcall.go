@@ -30,7 +30,7 @@ var recordCallVerb = verb{
 	doc:  "Records the call in the background while further actions run, and steers that recording.",
 	results: []result{
 		{"outcome", resultWord, []string{"done", "failed"}, "Whether it was done; failed when there is no recording to steer."},
-		{"recording_id", resultText, nil, "The recording, as in GET /v1/recordings/:id."},
+		{"recording_id", resultText, nil, "The recording, as in GET /v1/calls/:id/recordings."},
 	},
 	example: `{"action": "record_call", "op": "start", "channels": "dual", "format": "wav"}`,
 }

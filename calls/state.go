@@ -28,7 +28,7 @@ type trigger string
 const (
 	onCreate   trigger = "created by POST /v1/calls"
 	onEnqueue  trigger = "created with start: false"
-	onDispatch trigger = "started, or a slot is free"
+	onDispatch trigger = "POST /v1/calls/:id/start"
 	onArrive   trigger = "inbound CHANNEL_PARK"
 	onProgress trigger = "CHANNEL_PROGRESS, CHANNEL_PROGRESS_MEDIA"
 	onAnswer   trigger = "CHANNEL_ANSWER"
