@@ -100,14 +100,17 @@ func TestDirectBeforeTheFirstList(t *testing.T) {
 	s.end()
 	require.Equal(t, []string{"execute send_dtmf 1@100", "execute send_dtmf 2@100", "kill NORMAL_CLEARING"}, s.sw.log()[1:], "what was appended follows the answer")
 
+	s.sw.hold("speak")
 	created = s.create()
 	<-s.askedc
-	s.direct(created.ID, ModeReplace, `[{"action":"dtmf","digits":"8"}]`)
+	s.direct(created.ID, ModeReplace, `[{"action":"say","text":"Instead"}]`)
+	spoken := s.sw.await("execute speak")
 	s.direct(created.ID, ModeAppend, `[{"action":"dtmf","digits":"9"}]`)
+	s.sw.complete(spoken)
 	call := s.end()
 	require.Equal(t, created.ID, call.ID)
 	log := s.sw.log()
-	require.Equal(t, []string{"execute send_dtmf 8@100", "execute send_dtmf 9@100", "kill NORMAL_CLEARING"}, log[len(log)-3:], "a replacement does not wait for the answer")
+	require.Equal(t, []string{"execute speak flite|slt|Instead", "execute send_dtmf 9@100", "kill NORMAL_CLEARING"}, log[len(log)-3:], "a replacement does not wait for the answer")
 }
 
 func TestDirectWhileItRings(t *testing.T) {
