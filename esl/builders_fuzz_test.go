@@ -79,7 +79,8 @@ func FuzzDialGroup(f *testing.F) {
 				require.GreaterOrEqual(t, at, 0)
 				file, ok := strings.CutPrefix(vars[at].Value, app)
 				require.True(t, ok)
-				heard := strings.TrimRight("say:"+dropDialSyntax(spoken), " ")
+				heard := strings.TrimRight(dropDialSyntax("say:"+spoken), " ")
+				require.True(t, strings.HasPrefix(heard, "say:"))
 				for _, part := range modelSeparate(file, PromptDelimiter[0], 128) {
 					require.Equal(t, heard, strings.TrimRight(part, " "))
 				}

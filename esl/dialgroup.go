@@ -228,7 +228,8 @@ func promptVariables(field, app string, prompt Prompt, engine, voice string) (va
 	return variables{{"group_confirm_file", file}, {"tts_engine", engine}, {"tts_voice", voice}, {"playback_delimiter", PromptDelimiter}}, nil
 }
 
-// dropDialSyntax takes out of a text what survives no escaping in a dial string (checkVariableValue).
+// dropDialSyntax takes out of a part of a prompt what survives no escaping in a dial string (checkVariableValue). Of ":_:" only the line goes:
+// a colon may be the one of "say:".
 func dropDialSyntax(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if strings.ContainsRune("{}[]<>|^$", r) {
@@ -236,7 +237,7 @@ func dropDialSyntax(s string) string {
 		}
 		return r
 	}, s)
-	return strings.ReplaceAll(s, ":_:", " ")
+	return strings.ReplaceAll(s, ":_", ": ")
 }
 
 // Ringback is what a caller hears while other parties are called. The zero value is what they send themselves.
