@@ -3,40 +3,52 @@ package calls
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"tandem/models"
 )
 
-// endOrphan ends a live call that has no session.
-func (n *node) endOrphan(ctx context.Context, call *models.Call, present, restarted bool) {
+// hangUpOrphan ends a live call that has no session and whose channel lives.
+func (n *node) hangUpOrphan(ctx context.Context, call *models.Call) {
 	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
-	if !present && !restarted {
-		// The list that the switch gives may be stale; ask about this one.
-		alive, err := n.sw.Exists(ctx, call.ChannelID)
-		if err != nil {
-			log.Error("orphan call not checked", "error", err)
-			return
-		}
-		present = alive
-	}
 	tapes, err := n.runningTapes(ctx, call)
 	if err != nil {
 		log.Error("recordings of an orphan call not read", "error", err)
 		return
 	}
-	if present && !restarted {
-		s := newSession(n, call.ChannelID)
-		s.adopted, s.grouped = true, true // it may be in a conference or a queue
-		s.tapes = tapes
-		s.answered = call.Status == StatusInProgress
-		s.setCall(call)
-		s.ask(intent{reason: ReasonControllerRestarted, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
-		if err := n.m.register(s); err != nil {
-			log.Error("orphan call not ended", "error", err)
-			return
-		}
-		log.Warn("call of an earlier controller is hung up")
-		go s.run()
+	s := newSession(n, call.ChannelID)
+	s.adopted, s.grouped = true, true // it may be in a conference or a queue
+	s.tapes = tapes
+	s.answered = call.Status == StatusInProgress
+	s.setCall(call)
+	s.ask(intent{reason: ReasonControllerRestarted, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
+	if err := n.m.register(s); err != nil {
+		log.Error("orphan call not ended", "error", err)
+		return
+	}
+	log.Warn("call of an earlier controller is hung up")
+	go s.run()
+}
+
+// gone says whether the channel of a call that has no session is gone. The list that the switch gives may be stale: one that
+// it does not name is asked for.
+func (n *node) gone(ctx context.Context, call *models.Call, listed, restarted bool) (bool, error) {
+	if restarted || listed {
+		return restarted, nil
+	}
+	alive, err := n.sw.Exists(ctx, call.ChannelID)
+	if err != nil {
+		return false, fmt.Errorf("ask for channel %s of call %s: %w", call.ChannelID, call.ID, err)
+	}
+	return !alive, nil
+}
+
+// endOrphan ends a live call that has no session and whose channel is gone; restarted says that the whole switch is.
+func (n *node) endOrphan(ctx context.Context, call *models.Call, restarted bool) {
+	log := n.log.With("call_id", call.ID, "channel", call.ChannelID, "restarted", restarted)
+	tapes, err := n.runningTapes(ctx, call)
+	if err != nil {
+		log.Error("recordings of an orphan call not read", "error", err)
 		return
 	}
 	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform}

@@ -54,7 +54,14 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
 		if n.m.callSession(call.ID) != nil || n.m.channelSession(call.ChannelID) != nil {
 			continue // also an inbound call that was stored a moment ago, whose session does not know its name yet
 		}
-		n.endOrphan(ctx, call, present[call.ChannelID], snapshot.Restarted)
+		switch gone, err := n.gone(ctx, call, present[call.ChannelID], snapshot.Restarted); {
+		case err != nil:
+			n.log.Error("orphan call not checked", "error", err)
+		case gone:
+			n.endOrphan(ctx, call, snapshot.Restarted)
+		default:
+			n.hangUpOrphan(ctx, call)
+		}
 	}
 	for _, c := range snapshot.Channels {
 		if !claimed[c.UUID] && n.m.channelSession(c.UUID) == nil {
