@@ -135,7 +135,7 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node) error {
 	// The lease counts from before the statement was sent: by our clock it is never longer than by the database's.
 	asked := time.Now()
 	if held != nil {
-		err := k.store.RenewNode(ctx, row.ID, k.owner, held.token, k.lease)
+		err := k.store.RenewNode(ctx, row.ID, k.owner, held.token, k.lease, held.conn.Up())
 		if errors.Is(err, models.ErrStale) {
 			k.logger.Warn("node was taken by another controller", "node", row.Name)
 			k.drop(held)
@@ -148,7 +148,7 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node) error {
 		held.renewed = asked
 		return nil
 	}
-	token, ok, err := k.store.AcquireNode(ctx, row.ID, k.owner, k.lease)
+	token, ok, err := k.store.AcquireNode(ctx, row.ID, k.owner, k.lease, 0)
 	if err != nil {
 		return fmt.Errorf("take node %s: %w", row.Name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
 
@@ -66,12 +67,17 @@ type Call struct {
 	CostMicros       int64
 	// LastSequence counts the call's events. Only AppendEvent changes it.
 	LastSequence int64
-	Cursor       Cursor     `gorm:"serializer:document"`
-	CreatedAt    time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt    time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
-	RingingAt    *time.Time `gorm:"serializer:moment"`
-	AnsweredAt   *time.Time `gorm:"serializer:moment"`
-	EndedAt      *time.Time `gorm:"serializer:moment"`
+	// LastCommand counts the commands given to the call. Only AddCommand changes it.
+	LastCommand int64
+	// Fence is the lease token of the controller that has the call. Where a copy of the call has one, what is written through the
+	// copy is refused with ErrStale once another controller has taken the call's node: see AcquireNode. 0 asks for no such check.
+	Fence      int64
+	Cursor     Cursor     `gorm:"serializer:document"`
+	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt  time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	RingingAt  *time.Time `gorm:"serializer:moment"`
+	AnsweredAt *time.Time `gorm:"serializer:moment"`
+	EndedAt    *time.Time `gorm:"serializer:moment"`
 	// SettledAt is when the call was charged and its hold released. Only SettleHold changes it.
 	SettledAt *time.Time `gorm:"serializer:moment"`
 }
@@ -84,6 +90,24 @@ type Cursor struct {
 	Begun     bool            `json:"begun"`
 	// Request counts the answer_url requests made so far.
 	Request int `json:"request"`
+	// Step counts the applications of the action at Index that ended before the one that EventUUID names; Application is the
+	// trace that this one leaves on its channel; BegunAt is when the action began; State is what its verb needs to go on.
+	Step        int             `json:"step,omitempty"`
+	Application string          `json:"application,omitempty"`
+	BegunAt     *time.Time      `json:"begun_at,omitempty"`
+	State       json.RawMessage `json:"state,omitempty"`
+	// Done says that the action at Index is over and was told of. Ask is then the question that its result puts to the
+	// application, as long as it is not answered.
+	Done bool            `json:"done,omitempty"`
+	Ask  json.RawMessage `json:"ask,omitempty"`
+	// Last is the result of the last action that had one, as everybody may see it.
+	Last map[string]any `json:"last,omitempty"`
+	// Idle counts the questions since the last media or input, FellBack says that the list comes from fallback_actions,
+	// Detecting that machine detection was under way, Later is the hangup that the switch was told to do later.
+	Idle      int             `json:"idle,omitempty"`
+	FellBack  bool            `json:"fell_back,omitempty"`
+	Detecting bool            `json:"detecting,omitempty"`
+	Later     json.RawMessage `json:"later,omitempty"`
 }
 
 // Live reports whether the call has not ended.
@@ -112,7 +136,8 @@ type CallFilter struct {
 }
 
 // CreateCall inserts a call and fills ID and times. ErrChannelExists where a call has the channel already, ErrNotFound where
-// application, trunk, DID or the call of RetryOf is not the customer's.
+// application, trunk, DID or the call of RetryOf is not the customer's, ErrStale where the call has a fence that is not the token
+// of its node's lease (any more).
 func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *call
@@ -121,7 +146,7 @@ func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 		}
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt = row.CreatedAt
-		row.LastSequence, row.SettledAt = 0, nil
+		row.LastSequence, row.LastCommand, row.SettledAt = 0, 0, nil
 		if row.Metadata == nil {
 			row.Metadata = map[string]string{}
 		}
@@ -136,6 +161,9 @@ func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 		}
 		err := errors.Join(tx.pin(ctx, applicationTable, row.CustomerID, &row.ApplicationID), tx.pin(ctx, trunkTable, row.CustomerID, row.TrunkID))
 		if err != nil {
+			return fmt.Errorf("create call from %q to %q: %w", row.From, row.To, err)
+		}
+		if err := tx.holdFence(ctx, &row); err != nil {
 			return fmt.Errorf("create call from %q to %q: %w", row.From, row.To, err)
 		}
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
@@ -233,8 +261,16 @@ var freeColumns = []string{
 	"ringing_at", "answered_at", "ended_at", "answered_by",
 }
 
+// fenced narrows a statement on a call to the holder of the call's node, where the copy of the call knows its fence.
+func fenced(query *gorm.DB, call *Call) *gorm.DB {
+	if call.Fence == 0 {
+		return query
+	}
+	return query.Where("fence = ?", call.Fence)
+}
+
 // UpdateCall writes the named columns (as in the table: from_number, cursor, …) of a call, live or not. The status is not
-// among them: TransitionCall changes it.
+// among them: TransitionCall changes it. ErrStale where the call's fence is not its own any more.
 func (s *Store) UpdateCall(ctx context.Context, call *Call, columns ...string) error {
 	if len(columns) == 0 {
 		return fmt.Errorf("update call %q: no columns", call.ID)
@@ -248,7 +284,14 @@ func (s *Store) UpdateCall(ctx context.Context, call *Call, columns ...string) e
 		row := *call
 		row.cutTimes()
 		row.UpdatedAt = tx.Now()
-		result := tx.write(ctx).Model(&Call{}).Where("id = ?", row.ID).Select("updated_at", anys(columns)...).Updates(&row)
+		if tx.later(func(ctx context.Context, tx *Store) error { return tx.UpdateCall(ctx, &row, columns...) }) {
+			*call = row
+			return nil
+		}
+		result := fenced(tx.write(ctx).Model(&Call{}).Where("id = ?", row.ID), &row).Select("updated_at", anys(columns)...).Updates(&row)
+		if row.Fence != 0 && result.Error == nil && result.RowsAffected == 0 {
+			return fmt.Errorf("update call %q: %w", row.ID, ErrStale)
+		}
 		if err := changedOne(result, "update call %q", row.ID); err != nil {
 			return err
 		}
@@ -257,21 +300,30 @@ func (s *Store) UpdateCall(ctx context.Context, call *Call, columns ...string) e
 	})
 }
 
-// TransitionCall moves a call to call.Status and writes the whole row, if its status is still one of from; otherwise it
-// changes nothing and returns ErrStale. LastSequence, HoldMicros and SettledAt are not written: they change in the database
+// TransitionCall moves a call to call.Status and writes the whole row, if its status is still one of from and its fence is still
+// its own; otherwise it changes nothing and returns ErrStale. The commands that a call has left go with its end. LastSequence, HoldMicros and SettledAt are not written: they change in the database
 // only.
 func (s *Store) TransitionCall(ctx context.Context, call *Call, from []string) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *call
 		row.cutTimes()
 		row.UpdatedAt = tx.Now()
-		result := tx.write(ctx).Model(&Call{}).Where("id = ? AND status IN ?", row.ID, from).
+		if tx.later(func(ctx context.Context, tx *Store) error { return tx.TransitionCall(ctx, &row, from) }) {
+			*call = row
+			return nil
+		}
+		result := fenced(tx.write(ctx).Model(&Call{}).Where("id = ? AND status IN ?", row.ID, from), &row).
 			Select("status", anys(append([]string{"updated_at"}, freeColumns...))...).Updates(&row)
 		if result.Error == nil && result.RowsAffected == 0 {
 			return fmt.Errorf("move call %q to %s: %w", row.ID, row.Status, ErrStale)
 		}
 		if result.Error != nil {
 			return explain(result.Error, "move call %q to %s", row.ID, row.Status)
+		}
+		if !row.Live() {
+			if err := tx.dropCommands(ctx, row.ID); err != nil {
+				return err
+			}
 		}
 		*call = row
 		return nil
@@ -288,9 +340,12 @@ func (s *Store) StartCall(ctx context.Context, call *Call) error {
 		if err := tx.pin(ctx, trunkTable, row.CustomerID, row.TrunkID); err != nil {
 			return fmt.Errorf("start call %q: %w", row.ID, err)
 		}
+		if err := tx.holdFence(ctx, &row); err != nil {
+			return fmt.Errorf("start call %q: %w", row.ID, err)
+		}
 		result := tx.write(ctx).Model(&Call{}).
 			Where("id = ? AND customer_id = ? AND status = '"+CallQueued+"' AND hold_micros = 0 AND settled_at IS NULL", row.ID, row.CustomerID).
-			Select("status", "trunk_id", "node_id", "channel_id", "price_per_minute_micros", "hold_micros", "granted_seconds", "updated_at").Updates(&row)
+			Select("status", "trunk_id", "node_id", "channel_id", "price_per_minute_micros", "hold_micros", "granted_seconds", "fence", "updated_at").Updates(&row)
 		if result.Error == nil && result.RowsAffected == 0 {
 			return fmt.Errorf("start call %q: %w", row.ID, ErrStale)
 		}

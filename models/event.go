@@ -1,8 +1,11 @@
 package models
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -20,7 +23,11 @@ type Event struct {
 	Sequence      int64
 	Type          string
 	Body          []byte
-	CreatedAt     time.Time `gorm:"serializer:moment;autoCreateTime:false"`
+	// Fence is the fence of the call as the writer knows it, 0 for none: see Call.Fence. It is not stored.
+	Fence     int64     `gorm:"-"`
+	CreatedAt time.Time `gorm:"serializer:moment;autoCreateTime:false"`
+	// Position is its place in the journal of all subjects and customers; it rises, with gaps.
+	Position int64
 }
 
 // EventBody makes the body of an event from what the store assigns: its number among the events of its subject that the
@@ -31,16 +38,25 @@ type EventBody func(told int64, id string, at time.Time) ([]byte, error)
 // AppendEvent adds the next event of a call to its journal, in the same transaction as the change that it tells of, and queues
 // it for the application's webhook if the application wants events of its kind now. It needs CallID and Type and fills the
 // rest; body is called once per run of the transaction. A call has one terminal event (call.completed or call.failed):
-// ErrStale for a second.
+// ErrStale for a second, and where the event has a fence that is not the call's any more.
 func (s *Store) AppendEvent(ctx context.Context, event *Event, body EventBody) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *event
 		row.SubjectID = row.CallID
+		if tx.later(func(ctx context.Context, tx *Store) error { return tx.AppendEvent(ctx, &row, body) }) {
+			return nil
+		}
 		var kinds []byte
 		// The row lock of this update puts the writers of one call in line: no gaps, no doubles.
-		err := tx.write(ctx).Raw(`UPDATE calls SET last_sequence = last_sequence + 1 WHERE id = ? RETURNING last_sequence, customer_id, application_id,
-				(SELECT a.event_kinds FROM applications a WHERE a.id = calls.application_id)`,
-			row.CallID).Row().Scan(&row.Sequence, &row.CustomerID, &row.ApplicationID, &kinds)
+		where, args := "id = ?", []any{row.CallID}
+		if row.Fence != 0 {
+			where, args = where+" AND fence = ?", append(args, row.Fence)
+		}
+		err := tx.write(ctx).Raw(`UPDATE calls SET last_sequence = last_sequence + 1 WHERE `+where+` RETURNING last_sequence, customer_id, application_id,
+				(SELECT a.event_kinds FROM applications a WHERE a.id = calls.application_id)`, args...).Row().Scan(&row.Sequence, &row.CustomerID, &row.ApplicationID, &kinds)
+		if row.Fence != 0 && errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("number event %s of call %q: %w", row.Type, row.CallID, ErrStale)
+		}
 		if err != nil {
 			return explain(err, "number event %s of call %q", row.Type, row.CallID)
 		}
@@ -91,7 +107,7 @@ func (s *Store) AppendSubjectEvent(ctx context.Context, event *Event, always boo
 // journal keeps a numbered event and queues it where it is wanted: behind the deliveries that its stream has, which becomes due
 // where it was idle.
 func (s *Store) journal(ctx context.Context, row *Event, body EventBody, wanted bool) error {
-	row.ID = NewID(PrefixEvent)
+	row.ID, s.tx.mark = cmp.Or(s.tx.mark, NewID(PrefixEvent)), ""
 	row.CreatedAt = s.Now()
 	var told, due int64
 	var err error
@@ -103,7 +119,7 @@ func (s *Store) journal(ctx context.Context, row *Event, body EventBody, wanted 
 	if row.Body, err = body(told, row.ID, row.CreatedAt); err != nil {
 		return fmt.Errorf("write body of event %s of %q: %w", row.Type, row.SubjectID, err)
 	}
-	if err := s.write(ctx).Create(row).Error; err != nil {
+	if err := s.insertEvent(ctx, row); err != nil {
 		return explain(err, "append event %s of %q", row.Type, row.SubjectID)
 	}
 	if !wanted {

@@ -26,6 +26,7 @@ const (
 	PrefixQueueEntry  = "qe_"
 	PrefixConference  = "conf_"
 	PrefixMember      = "cm_"
+	PrefixCommand     = "cmd_"
 )
 
 var ids = struct {

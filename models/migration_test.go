@@ -184,7 +184,10 @@ func TestMigrateDownWithGaps(t *testing.T) {
 		}
 		// A call of which nothing was wanted yet, and one that is through with everything.
 		require.NoError(t, s.AppendEvent(ctx, &models.Event{CallID: "call_2", Type: "call.dtmf"}, body))
-		require.NoError(t, s.CreateCall(ctx, &models.Call{ID: "call_3", CustomerID: "cust_1", ApplicationID: "app_1", Direction: "outbound", Status: "dialing"}))
+		require.NoError(t, models.Write(ctx, s, `INSERT INTO calls (id, customer_id, application_id, direction, status, from_number, to_number, record, metadata,
+				variables, channel_id, reason, hangup_source, cause, q850, sip_code, price_per_minute_micros, hold_micros, granted_seconds, timeout_seconds,
+				billed_seconds, cost_micros, last_sequence, cursor, created_at, updated_at)
+			VALUES ('call_3', 'cust_1', 'app_1', 'outbound', 'dialing', '', '', FALSE, '{}', '{}', '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, '{}', 5, 5)`))
 		for _, kind := range []string{"call.dtmf", "call.created", "call.dtmf"} {
 			require.NoError(t, s.AppendEvent(ctx, &models.Event{CallID: "call_3", Type: kind}, body))
 		}

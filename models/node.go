@@ -7,7 +7,7 @@ import (
 )
 
 // Node is a FreeSWITCH. One controller at a time holds its lease (LeaseOwner until LeaseUntil); LeaseToken grows with each
-// new holder. CoreUUID is the FreeSWITCH process last seen.
+// new holder, and fences what an earlier one writes: see Call.Fence. CoreUUID is the FreeSWITCH process last seen.
 type Node struct {
 	ID         string
 	Name       string
@@ -18,9 +18,11 @@ type Node struct {
 	LeaseOwner string
 	LeaseToken int64
 	LeaseUntil *time.Time `gorm:"serializer:moment"`
-	CoreUUID   string     `gorm:"column:core_uuid"`
-	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt  time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	// ConnectedUntil is until when the holder will have said again that the node is connected; nil while it is not.
+	ConnectedUntil *time.Time `gorm:"serializer:moment"`
+	CoreUUID       string     `gorm:"column:core_uuid"`
+	CreatedAt      time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt      time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
 }
 
 // nodeRow is a node as stored: its password sealed.
@@ -53,7 +55,7 @@ func (s *Store) CreateNode(ctx context.Context, node *Node) error {
 		}
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt = row.CreatedAt
-		row.LeaseOwner, row.LeaseToken, row.LeaseUntil = "", 0, nil
+		row.LeaseOwner, row.LeaseToken, row.LeaseUntil, row.ConnectedUntil = "", 0, nil, nil
 		sealed := &nodeRow{Node: row, SealedPassword: tx.sealer.seal(nodeTable, "password", row.ID, row.Password)}
 		if err := tx.write(ctx).Create(sealed).Error; err != nil {
 			return explain(err, "create node %q", row.Name)
@@ -118,46 +120,6 @@ func (s *Store) DeleteNode(ctx context.Context, id string) error {
 			return fmt.Errorf("delete node %q: %w", id, ErrInUse)
 		}
 		return changedOne(tx.write(ctx).Exec("DELETE FROM nodes WHERE id = ?", id), "delete node %q", id)
-	})
-}
-
-// AcquireNode takes the lease of a node for ttl, where nobody holds it, the holder's time is up, or owner holds it already.
-// token fences the holder's later writes: whoever comes after has a greater one.
-func (s *Store) AcquireNode(ctx context.Context, nodeID, owner string, ttl time.Duration) (token int64, ok bool, err error) {
-	err = s.InTx(ctx, func(tx *Store) error {
-		now := tx.Now()
-		var tokens []int64
-		err := tx.write(ctx).Raw(`UPDATE nodes SET lease_owner = ?, lease_token = lease_token + 1, lease_until = ?
-			WHERE id = ? AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?) RETURNING lease_token`,
-			owner, micros(now.Add(ttl)), nodeID, micros(now), owner).Scan(&tokens).Error
-		if err != nil {
-			return explain(err, "acquire node %q", nodeID)
-		}
-		if ok = len(tokens) == 1; ok {
-			token = tokens[0]
-		}
-		return nil
-	})
-	return token, ok, err
-}
-
-// RenewNode keeps a lease for another ttl; ErrStale where it is no longer the owner's.
-func (s *Store) RenewNode(ctx context.Context, nodeID, owner string, token int64, ttl time.Duration) error {
-	return s.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_until = ?", micros(s.Now().Add(ttl)))
-}
-
-// ReleaseNode gives a lease back; ErrStale where it is no longer the owner's.
-func (s *Store) ReleaseNode(ctx context.Context, nodeID, owner string, token int64) error {
-	return s.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_owner = '', lease_until = NULL")
-}
-
-func (s *Store) changeLease(ctx context.Context, nodeID, owner string, token int64, update string, args ...any) error {
-	return s.InTx(ctx, func(tx *Store) error {
-		result := tx.write(ctx).Exec(update+" WHERE id = ? AND lease_owner = ? AND lease_token = ?", append(args, nodeID, owner, token)...)
-		if result.Error == nil && result.RowsAffected == 0 {
-			return fmt.Errorf("lease of node %q: %w", nodeID, ErrStale)
-		}
-		return explain(result.Error, "lease of node %q", nodeID)
 	})
 }
 

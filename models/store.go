@@ -9,6 +9,7 @@ package models
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,9 +56,15 @@ type core struct {
 	dialect string
 	writer  *gorm.DB
 	reader  *gorm.DB
-	sealer  *sealer
-	logger  *slog.Logger
-	now     func() time.Time
+	// nowhere is the handle of deferred transactions.
+	nowhere     *gorm.DB
+	nowherePool *sql.DB
+	health      health
+	sealer      *sealer
+	logger      *slog.Logger
+	now         func() time.Time
+	// ownClock says that Config.Now was given.
+	ownClock bool
 	// committer is the only writer, or nil where there are several; then slots has a place for each.
 	committer *committer
 	slots     chan struct{}
@@ -86,12 +93,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		now:     cfg.Now,
 		closing: make(chan struct{}),
 	}
-	if c.now == nil {
+	if c.ownClock = c.now != nil; !c.ownClock {
 		c.now = time.Now
 	}
 	if err := c.connect(cfg); err != nil {
 		return nil, err
 	}
+	c.connectNowhere()
 	s := &Store{core: c}
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, c.disconnect())
@@ -128,7 +136,7 @@ func (s *Store) Ping(ctx context.Context) error {
 			err = pool.PingContext(ctx)
 		}
 		if err != nil {
-			return fmt.Errorf("reach the %s database: %w", s.dialect, err)
+			return fmt.Errorf("reach the %s database: %w", s.dialect, classify(err))
 		}
 	}
 	return nil

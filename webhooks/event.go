@@ -110,9 +110,9 @@ type body struct {
 
 // Emit appends an event to a call and, if the application wants its kind, queues it for its webhook_url, in the caller's
 // transaction. The body carries the call as it is given, its variables, and data with the call added; data is not changed.
-// models.ErrStale when the call already has its one terminal event.
+// models.ErrStale when the call already has its one terminal event, or is another controller's by now (models.Call.Fence).
 func Emit(ctx context.Context, tx *models.Store, call *models.Call, kind string, data map[string]any) (*models.Event, error) {
-	event := &models.Event{CallID: call.ID, Type: kind}
+	event := &models.Event{CallID: call.ID, Type: kind, Fence: call.Fence}
 	err := tx.AppendEvent(ctx, event, func(told int64, id string, at time.Time) ([]byte, error) {
 		return marshalBody(call, kind, data, told, id, at)
 	})

@@ -1,0 +1,113 @@
+package models
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// leaseNow is the time that leases of nodes count by: the database's, which all controllers have in common, whatever their own
+// clocks say. A SQLite database and its controllers are on one machine; a store with a clock of its own has no other.
+func (s *Store) leaseNow(ctx context.Context) (int64, error) {
+	if s.dialect != DialectPostgres || s.ownClock {
+		return micros(s.Now()), nil
+	}
+	var now int64
+	err := s.read(ctx).Raw("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)").Row().Scan(&now)
+	return now, explain(err, "read the database's clock")
+}
+
+// AcquireNode takes the lease of a node for ttl, where nobody holds it, the holder's time is up, or owner holds it already.
+// The token is greater than that of any holder before, and than floor. It becomes the fence of the node's live calls in the
+// same transaction: from its commit on, nothing that an earlier holder writes about them is taken, see Call.Fence.
+func (s *Store) AcquireNode(ctx context.Context, nodeID, owner string, ttl time.Duration, floor int64) (token int64, ok bool, err error) {
+	err = s.InTx(ctx, func(tx *Store) error {
+		token, ok = 0, false
+		now, err := tx.leaseNow(ctx)
+		if err != nil {
+			return err
+		}
+		var tokens []int64
+		err = tx.write(ctx).Raw(`UPDATE nodes SET lease_owner = ?, lease_token = CASE WHEN lease_token < ? THEN ? ELSE lease_token END + 1, lease_until = ?,
+				connected_until = NULL
+			WHERE id = ? AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?) RETURNING lease_token`,
+			owner, floor, floor, now+ttl.Microseconds(), nodeID, now, owner).Scan(&tokens).Error
+		if err != nil {
+			return explain(err, "acquire node %q", nodeID)
+		}
+		if len(tokens) == 0 {
+			return nil
+		}
+		token, ok = tokens[0], true
+		result := tx.write(ctx).Exec("UPDATE calls SET fence = ? WHERE node_id = ? AND status IN "+liveStatuses, token, nodeID)
+		return explain(result.Error, "fence the calls of node %q", nodeID)
+	})
+	if err != nil {
+		return 0, false, err
+	}
+	return token, ok, nil
+}
+
+// RenewNode keeps a lease for another ttl and tells whether the node is connected, for ConnectedNodes; ErrStale where the lease
+// is no longer the owner's. One that has run out and that nobody took is the owner's still.
+func (s *Store) RenewNode(ctx context.Context, nodeID, owner string, token int64, ttl time.Duration, connected bool) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		now, err := tx.leaseNow(ctx)
+		if err != nil {
+			return err
+		}
+		until := now + ttl.Microseconds()
+		var present *int64
+		if connected {
+			present = &until
+		}
+		return tx.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_until = ?, connected_until = ?", until, present)
+	})
+}
+
+// ReleaseNode gives a lease back; ErrStale where it is no longer the owner's.
+func (s *Store) ReleaseNode(ctx context.Context, nodeID, owner string, token int64) error {
+	return s.InTx(ctx, func(tx *Store) error {
+		return tx.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_owner = '', lease_until = NULL, connected_until = NULL")
+	})
+}
+
+func (s *Store) changeLease(ctx context.Context, nodeID, owner string, token int64, update string, args ...any) error {
+	result := s.write(ctx).Exec(update+" WHERE id = ? AND lease_owner = ? AND lease_token = ?", append(args, nodeID, owner, token)...)
+	if result.Error == nil && result.RowsAffected == 0 {
+		return fmt.Errorf("lease of node %q: %w", nodeID, ErrStale)
+	}
+	return explain(result.Error, "lease of node %q", nodeID)
+}
+
+// ConnectedNodes returns the ids of the nodes that some controller holds and is connected to, and that can take a call
+// therefore, by id.
+func (s *Store) ConnectedNodes(ctx context.Context) ([]string, error) {
+	now, err := s.leaseNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	err = s.read(ctx).Raw("SELECT id FROM nodes WHERE is_active AND lease_until > ? AND connected_until > ? ORDER BY id", now, now).Scan(&ids).Error
+	return ids, explain(err, "look for connected nodes")
+}
+
+// holdFence checks that a call's fence is the token of its node's lease, and keeps it so until the transaction ends. A call
+// without a fence or a node passes.
+func (s *Store) holdFence(ctx context.Context, call *Call) error {
+	if call.Fence == 0 || call.NodeID == nil {
+		return nil
+	}
+	query := "SELECT lease_token FROM nodes WHERE id = ?"
+	if s.dialect == DialectPostgres {
+		query += " FOR SHARE"
+	}
+	var tokens []int64
+	if err := s.write(ctx).Raw(query, *call.NodeID).Scan(&tokens).Error; err != nil {
+		return explain(err, "look at the lease of node %q", *call.NodeID)
+	}
+	if len(tokens) == 0 || tokens[0] != call.Fence {
+		return fmt.Errorf("fence of node %q: %w", *call.NodeID, ErrStale)
+	}
+	return nil
+}
