@@ -56,7 +56,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate database: %w", err)
 	}
-	return nil
+	return s.prepareJournal(ctx)
 }
 
 // MigrationStatus returns every known migration in order.
