@@ -227,7 +227,8 @@ func (b *openBatch) turn(t *ticket) (verdict, error) {
 		}
 	} else {
 		b.closed = true
-		if undo := b.db.Rollback().Error; undo != nil && b.ctx.Err() == nil && t.runs < txAttempts {
+		undo := b.db.Rollback().Error
+		if undo != nil && b.ctx.Err() == nil && t.runs < txAttempts && !errors.Is(away(err), ErrStorageFull) {
 			// The connection broke under it, before anything was committed.
 			return turnRetry, nil
 		}

@@ -19,6 +19,9 @@ import (
 	"gorm.io/gorm/logger"
 )
 
+// connectTimeout bounds connecting to PostgreSQL, unless its URL says otherwise (connect_timeout).
+const connectTimeout = 5 * time.Second
+
 // busyTimeout is how long SQLite waits for another process that writes.
 const busyTimeout = 10 * time.Second
 
@@ -91,6 +94,9 @@ func (c *core) connectPostgres(location string, writers, readers int) error {
 		// pgx redacts the password, but not in every message; the URL is the operator's and known to them.
 		return errors.New("the PostgreSQL URL cannot be parsed")
 	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "tandem"
 	}
@@ -126,6 +132,9 @@ func openGorm(dialector gorm.Dialector, pool *sql.DB, connections int) (*gorm.DB
 
 func (c *core) disconnect() error {
 	var errs []error
+	if c.nowherePool != nil {
+		errs = append(errs, c.nowherePool.Close())
+	}
 	for _, db := range []*gorm.DB{c.reader, c.writer} {
 		if db == nil {
 			continue

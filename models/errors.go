@@ -77,7 +77,7 @@ func explain(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf(format+": %w", append(args, translate(err))...)
+	return fmt.Errorf(format+": %w", append(args, classify(translate(err)))...)
 }
 
 func translate(err error) error {

@@ -2,6 +2,8 @@ package models
 
 import (
 	"context"
+	"fmt"
+	"io"
 
 	"gorm.io/gorm"
 )
@@ -49,4 +51,15 @@ func InSeparateTx(ctx context.Context, s *Store, fn func(tx *Store) error) error
 	return s.core.writer.WithContext(ctx).Transaction(func(db *gorm.DB) error {
 		return fn(&Store{core: s.core, tx: &txState{db: db, life: ctx}})
 	})
+}
+
+// Away is how an error is classified.
+func Away(err error) error { return away(err) }
+
+// LoseCommit runs fn in a transaction whose commit is made and then reported as lost with the connection.
+func LoseCommit(ctx context.Context, s *Store, fn func(tx *Store) error) error {
+	if err := s.InTx(ctx, fn); err != nil {
+		return err
+	}
+	return fmt.Errorf("commit transaction: %w", classify(io.ErrUnexpectedEOF))
 }

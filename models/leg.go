@@ -63,6 +63,10 @@ func (s *Store) SaveLeg(ctx context.Context, leg *Leg) error {
 			row.CreatedAt = tx.Now()
 		}
 		row.RingingAt, row.AnsweredAt, row.EndedAt = cut(row.RingingAt), cut(row.AnsweredAt), cut(row.EndedAt)
+		if tx.later(func(ctx context.Context, tx *Store) error { return tx.SaveLeg(ctx, &row) }) {
+			*leg = row
+			return nil
+		}
 		err := tx.write(ctx).Clauses(clause.OnConflict{
 			Columns: []clause.Column{{Name: "id"}},
 			DoUpdates: clause.AssignmentColumns([]string{

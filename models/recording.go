@@ -43,6 +43,10 @@ func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
 		}
 		row.Channels = cmp.Or(row.Channels, 1)
 		row.EndedAt = cut(row.EndedAt)
+		if tx.later(func(ctx context.Context, tx *Store) error { return tx.SaveRecording(ctx, &row) }) {
+			*recording = row
+			return nil
+		}
 		err := tx.write(ctx).Clauses(clause.OnConflict{
 			Columns:   []clause.Column{{Name: "id"}},
 			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "channels", "status", "seconds", "ended_at"}),

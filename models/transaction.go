@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,10 @@ type txState struct {
 	life context.Context
 	// due is set when the transaction made a webhook stream due.
 	due bool
+	// mark is the ID of the next event, "" for a new one.
+	mark string
+	// deferred notes the writes of a transaction that reaches no database.
+	deferred *Deferred
 }
 
 // bind gives a statement the values of the caller's context but the lifetime of the transaction: cancelling one request must
@@ -44,16 +49,24 @@ func (c boundContext) Value(key any) any { return c.values.Value(key) }
 // With one writer (SQLite; Config.Writers) waiting functions share a commit, so that durability costs one disk flush for many:
 // see committer. With several, each has a transaction of its own, and the database lets concurrent commits share a flush.
 //
-// fn runs on the caller's goroutine. A ctx that ends before fn's turn keeps fn from running; while fn runs it changes nothing.
+// fn runs on the caller's goroutine. A ctx that ends before fn's turn keeps fn from running; while fn runs, it changes nothing on
+// SQLite, and on PostgreSQL its deadline bounds the transaction. An error that comes of the database itself is ErrUnreachable or
+// ErrStorageFull.
 func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
-	switch {
-	case s.tx != nil:
+	if s.tx != nil {
 		return fn(s)
-	case s.committer != nil:
-		return s.committer.do(ctx, fn)
-	default:
-		return s.separate(ctx, fn)
 	}
+	var err error
+	if s.committer != nil {
+		err = s.committer.do(ctx, fn)
+	} else {
+		err = s.separate(ctx, fn)
+	}
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) { // otherwise it waited for its turn only
+		err = classify(err)
+	}
+	s.observe(err)
+	return err
 }
 
 // separate runs fn in a transaction of its own.
@@ -84,7 +97,11 @@ func (c *core) separate(ctx context.Context, fn func(tx *Store) error) error {
 
 // attempt runs fn once and reports whether it may run again.
 func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again bool, err error) {
-	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
+	limit := time.Now().Add(txTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
+		limit = deadline
+	}
+	life, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	db := c.writer.WithContext(life).Begin()
 	if db.Error != nil {
@@ -100,9 +117,13 @@ func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again boo
 	err = fn(&Store{core: c, tx: state})
 	returned = true
 	if err != nil {
+		if life.Err() != nil {
+			// The statement that was cut off may say only that its transaction is over.
+			err = fmt.Errorf("%w: no answer in time: %w", ErrUnreachable, err)
+		}
 		undo := db.Rollback().Error
 		// A rollback that fails means that the connection broke under fn, before anything was committed.
-		return retryable(err) || undo != nil && life.Err() == nil, err
+		return retryable(err) || undo != nil && life.Err() == nil && !errors.Is(away(err), ErrStorageFull), err
 	}
 	if err := db.Commit().Error; err != nil {
 		return retryable(err), fmt.Errorf("commit transaction: %w", err)
