@@ -109,7 +109,7 @@ func TestMigrateCallControl(t *testing.T) {
 		before, schema := content(t, s, firstTables), shape(t, s)
 		check := func() {
 			t.Helper()
-			require.NoError(t, models.MigrateTo(ctx, s, 2))
+			require.NoError(t, s.Migrate(ctx))
 			app, err := takeRaw(t, s, "SELECT fallback_actions, wait_actions, event_kinds FROM applications WHERE id = 'app_1'")
 			require.NoError(t, err)
 			require.Equal(t, map[string]any{"fallback_actions": nil, "wait_actions": nil, "event_kinds": nil}, app)
@@ -129,7 +129,7 @@ func TestMigrateCallControl(t *testing.T) {
 			require.Len(t, events, 4)
 			require.Equal(t, models.Event{
 				ID: "evt_2", SubjectID: "call_1", CallID: "call_1", CustomerID: "cust_1", ApplicationID: "app_1", Sequence: 2, Type: "call.ringing",
-				Body: []byte(`{"n":2}`), CreatedAt: time.UnixMicro(91).UTC(),
+				Body: []byte(`{"n":2}`), CreatedAt: time.UnixMicro(91).UTC(), Position: 2,
 			}, events[1])
 			attempts, err := s.Attempts(ctx, "evt_3")
 			require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestMigrateDownWithGaps(t *testing.T) {
 	t.Parallel()
 	first(t, func(t *testing.T, s *models.Store) {
 		ctx := t.Context()
-		require.NoError(t, models.MigrateTo(ctx, s, 2))
+		require.NoError(t, s.Migrate(ctx))
 		require.NoError(t, models.Write(ctx, s, "UPDATE recordings SET status = 'paused' WHERE id = 'rec_2'"))
 		// Behind the two that wait: one that is not wanted, one that is, one that is not.
 		for _, kind := range []string{"call.dtmf", "call.notify", "call.dtmf"} {
@@ -212,6 +212,6 @@ func TestMigrateDownWithGaps(t *testing.T) {
 		count, err := takeRaw(t, s, "SELECT COUNT(*) AS n FROM call_events")
 		require.NoError(t, err)
 		require.Equal(t, "11", fmt.Sprint(count["n"]))
-		require.NoError(t, models.MigrateTo(ctx, s, 2))
+		require.NoError(t, s.Migrate(ctx))
 	})
 }

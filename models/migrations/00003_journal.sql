@@ -14,6 +14,9 @@ INSERT INTO locks (name, taken) SELECT 'events.position', COALESCE(MAX(position)
 -- that are delivered.
 ALTER TABLE webhook_deliveries ADD COLUMN dead_at BIGINT;
 UPDATE webhook_deliveries SET dead_at = (SELECT e.created_at FROM events e WHERE e.id = webhook_deliveries.event_id) WHERE state = 'dead';
+-- A delivery that is sent again goes by a stream of its own, "redelivery/" and the subject: subject_id and seq name its place there, and told
+-- keeps its number in the subject's stream.
+ALTER TABLE webhook_deliveries ADD COLUMN told BIGINT;
 CREATE INDEX webhook_deliveries_dead ON webhook_deliveries (endpoint_id, dead_at) WHERE dead_at IS NOT NULL;
 
 -- Retention: attempts by age; ended calls whose legs, stays in queues and conferences and cursor are still kept; ended conferences.
@@ -30,6 +33,10 @@ DROP INDEX calls_unpruned;
 ALTER TABLE calls DROP COLUMN pruned_at;
 DROP INDEX webhook_attempts_age;
 DROP INDEX webhook_deliveries_dead;
+DELETE FROM webhook_streams WHERE subject_id LIKE 'redelivery/%';
+UPDATE webhook_deliveries SET subject_id = SUBSTR(subject_id, 12), seq = told, state = CASE state WHEN 'pending' THEN 'dead' ELSE state END
+    WHERE told IS NOT NULL;
+ALTER TABLE webhook_deliveries DROP COLUMN told;
 ALTER TABLE webhook_deliveries DROP COLUMN dead_at;
 DROP INDEX events_journal;
 DROP INDEX events_position_key;
