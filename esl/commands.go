@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +17,9 @@ import (
 // in, first out; a command whose caller went away keeps its place, or every later caller would get its predecessor's reply.
 type commandConn struct {
 	conn   *connection
+	fence  Fence
 	window chan struct{} // one token per command that is sent and not answered
-	out    chan message  // never blocks: as large as the window
+	out    chan outgoing // never blocks: as large as the window
 
 	mu      sync.Mutex
 	pending []*pending
@@ -31,18 +33,43 @@ type pending struct {
 	abandoned time.Time // when the caller stopped waiting; zero while it waits. Guarded by commandConn.mu
 }
 
-func newCommandConn(conn *connection, window int) *commandConn {
-	return &commandConn{conn: conn, window: make(chan struct{}, window), out: make(chan message, window)}
+// outgoing is a message on its way to the socket.
+type outgoing struct {
+	message
+	p      *pending
+	fenced chan struct{} // closed where it was not written, because the lease ran out on the way
+}
+
+func newCommandConn(conn *connection, window int, fence Fence) *commandConn {
+	return &commandConn{conn: conn, fence: fence, window: make(chan struct{}, window), out: make(chan outgoing, window)}
 }
 
 // do sends a message and waits for its reply, which may be a refusal (*CommandError).
 func (c *commandConn) do(ctx context.Context, m message) (frame, error) {
+	for {
+		if !m.unfenced {
+			if err := passFence(ctx, c.fence, m); err != nil {
+				return frame{}, err
+			}
+		}
+		f, err := c.send(ctx, m)
+		if !errors.Is(err, errNotWritten) {
+			return f, err
+		}
+	}
+}
+
+// errNotWritten: the lease ran out between its check and the write.
+var errNotWritten = errors.New("not written")
+
+func (c *commandConn) send(ctx context.Context, m message) (frame, error) {
 	select {
 	case c.window <- struct{}{}:
 	case <-ctx.Done():
 		return frame{}, fmt.Errorf("esl: %s: waiting to send: %w", m.label, context.Cause(ctx))
 	}
 	p := &pending{label: m.label, reply: make(chan frame, 1)}
+	fenced := make(chan struct{})
 	c.mu.Lock()
 	if c.closed != nil {
 		c.mu.Unlock()
@@ -50,7 +77,7 @@ func (c *commandConn) do(ctx context.Context, m message) (frame, error) {
 		return frame{}, fmt.Errorf("esl: %s: %w: %w", m.label, ErrDown, c.closed)
 	}
 	c.pending = append(c.pending, p)
-	c.out <- m
+	c.out <- outgoing{message: m, p: p, fenced: fenced}
 	c.mu.Unlock()
 
 	select {
@@ -59,6 +86,8 @@ func (c *commandConn) do(ctx context.Context, m message) (frame, error) {
 			return frame{}, fmt.Errorf("esl: %s: %w: %w: %w", m.label, ErrDown, ErrNoReply, c.err())
 		}
 		return f, f.refusal(m.label)
+	case <-fenced:
+		return frame{}, errNotWritten
 	case <-ctx.Done():
 		c.mu.Lock()
 		p.abandoned = time.Now()
@@ -72,6 +101,10 @@ func (c *commandConn) write(ctx context.Context) error {
 	for {
 		select {
 		case m := <-c.out:
+			if !m.asks && !c.fence.Held() {
+				c.takeBack(m)
+				continue
+			}
 			if _, err := io.WriteString(c.conn, m.text); err != nil {
 				return fmt.Errorf("send %s: %w", m.label, err)
 			}
@@ -79,6 +112,19 @@ func (c *commandConn) write(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// takeBack undoes the sending of a message that was not written.
+func (c *commandConn) takeBack(m outgoing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.pending, m.p)
+	if i < 0 {
+		return // the connection was closed meanwhile
+	}
+	c.pending = slices.Delete(c.pending, i, i+1)
+	<-c.window
+	close(m.fenced)
 }
 
 // read gives each reply to the oldest command, until the connection ends.

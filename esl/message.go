@@ -12,6 +12,9 @@ import (
 type message struct {
 	label string
 	text  string
+	// asks says that it changes nothing: it may be sent while it is not known whether the switch is still ours. unfenced is a question
+	// that finds that out.
+	asks, unfenced bool
 }
 
 // line makes a message of a command without body.

@@ -70,6 +70,9 @@ type Config struct {
 	SlowRetry      time.Duration // pause when trying soon cannot help (wrong password, refused address, no event socket); default 30 s
 	StopTimeout    time.Duration // how long Stop waits for the handler; default 10 s
 
+	// Fence is asked before each command, and before connecting, whether this process steers the switch. Default: it always does.
+	Fence Fence
+
 	// Dial replaces the TCP dialler. The default sets keepalive and, on Linux, TCP_USER_TIMEOUT.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -121,6 +124,9 @@ func (cfg *Config) setDefaults() error {
 	cfg.BackoffMax = cmp.Or(cfg.BackoffMax, 5*time.Second)
 	cfg.SlowRetry = cmp.Or(cfg.SlowRetry, 30*time.Second)
 	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, 10*time.Second)
+	if cfg.Fence == nil {
+		cfg.Fence = free{}
+	}
 	if cfg.Dial == nil {
 		cfg.Dial = defaultDial()
 	}

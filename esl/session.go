@@ -33,6 +33,12 @@ func (n *Node) connect(ctx context.Context) (wasUp bool, err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 
+	if !n.cfg.Fence.Held() {
+		// Not known is not lost: the first that is asked on the connection is whose the switch is.
+		if err := n.cfg.Fence.Check(ctx); errors.Is(err, ErrFenced) {
+			return false, err
+		}
+	}
 	events, err := n.cfg.dial(ctx)
 	if err != nil {
 		return false, err
@@ -43,7 +49,7 @@ func (n *Node) connect(ctx context.Context) (wasUp bool, err error) {
 		return false, err
 	}
 	s := &session{
-		node: n, events: events, commands: newCommandConn(commands, n.cfg.Window), ctx: ctx, fail: fail,
+		node: n, events: events, commands: newCommandConn(commands, n.cfg.Window, n.cfg.Fence), ctx: ctx, fail: fail,
 		dispatch: newDispatcher(n.cfg.Handler, n.cfg.Workers, n.cfg.QueueEvents, n.cfg.QueueBytes),
 	}
 	// The sockets close the moment the session ends, whatever the handler does: a switch must never write to a client that does not read.
@@ -246,7 +252,9 @@ func (s *session) probe() error {
 }
 
 func (s *session) coreUUID(ctx context.Context) (string, error) {
-	f, err := s.commands.do(ctx, apiMessage("global_getvar", "core_uuid"))
+	m := apiMessage("global_getvar", "core_uuid")
+	m.asks = true
+	f, err := s.commands.do(ctx, m)
 	if err != nil {
 		return "", err
 	}

@@ -56,7 +56,9 @@ func (s *session) snapshot() (Snapshot, error) {
 }
 
 func (s *session) channels(ctx context.Context) ([]Channel, error) {
-	f, err := s.commands.do(ctx, apiMessage("show", "channels as json"))
+	m := apiMessage("show", "channels as json")
+	m.asks = true
+	f, err := s.commands.do(ctx, m)
 	if err != nil {
 		return nil, err
 	}

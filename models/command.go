@@ -92,6 +92,9 @@ func (s *Store) DeleteCommands(ctx context.Context, ids ...string) error {
 		return nil
 	}
 	return s.InTx(ctx, func(tx *Store) error {
+		if tx.later(func(ctx context.Context, tx *Store) error { return tx.DeleteCommands(ctx, ids...) }) {
+			return nil
+		}
 		return explain(tx.write(ctx).Exec("DELETE FROM call_commands WHERE id IN ?", ids).Error, "delete commands")
 	})
 }

@@ -1,0 +1,78 @@
+package esl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrFenced is returned for every command once another controller steers the switch. It wraps ErrDown: for this process the node
+// is away for good.
+var ErrFenced = fmt.Errorf("another controller steers the switch: %w", ErrDown)
+
+// Fence keeps a process that has lost its lease of a switch from commanding it, also one that was paused and does not know yet.
+type Fence interface {
+	// Held says without waiting whether the switch is ours. It is asked for each command in the moment in which it is written.
+	Held() bool
+	// Check finds out where Held says no, and makes Held say yes for a while where the switch is ours all the same. It may ask the
+	// switch with [Node.Controller]. An error that is ErrFenced is final; with any other, nothing is sent that changes anything.
+	Check(ctx context.Context) error
+}
+
+// free is the fence of a node that nobody else steers.
+type free struct{}
+
+func (free) Held() bool                  { return true }
+func (free) Check(context.Context) error { return nil }
+
+// passFence waits until a message may be sent, or says why it may not.
+func passFence(ctx context.Context, fence Fence, m message) error {
+	if fence.Held() {
+		return nil
+	}
+	err := fence.Check(ctx)
+	if err == nil || m.asks && !errors.Is(err, ErrFenced) {
+		return nil
+	}
+	return fmt.Errorf("esl: %s: %w", m.label, err)
+}
+
+// controllerVariable is the global variable of the switch that holds the token of the controller that steers it.
+const controllerVariable = "tandem_controller"
+
+// Controller returns the token of the controller that took the switch last, 0 when none has since the switch was started. It may
+// be called by a [Fence].
+func (n *Node) Controller(ctx context.Context) (int64, error) {
+	s := n.current.Load()
+	if s == nil {
+		return 0, fmt.Errorf("esl: ask for the controller: %w", ErrDown)
+	}
+	ctx, cancel := n.bound(ctx)
+	defer cancel()
+	m := apiMessage("global_getvar", controllerVariable)
+	m.asks, m.unfenced = true, true
+	f, err := s.commands.do(ctx, m)
+	if refused := new(CommandError); errors.As(err, &refused) && refused.Reply == "-ERR no reply" {
+		return 0, nil // how the event socket words an empty reply (mod_event_socket.c, api_exec)
+	}
+	if err != nil {
+		return 0, err
+	}
+	value := strings.TrimSpace(f.body)
+	if value == "" {
+		return 0, nil
+	}
+	token, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("esl: %s holds %q, which is no token", controllerVariable, clip(value))
+	}
+	return token, nil
+}
+
+// TakeControl writes the token of a controller into the switch, for the others to see.
+func (n *Node) TakeControl(ctx context.Context, token int64) error {
+	_, err := n.api(ctx, "global_setvar", controllerVariable+"="+strconv.FormatInt(token, 10))
+	return err
+}
