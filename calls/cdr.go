@@ -1,0 +1,156 @@
+package calls
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"tandem/models"
+)
+
+// CDRLimit is the largest CDR that is read, in bytes. An ordinary one has 10 to 20 KB; what makes one grow is headers that the
+// other side sent and the log of the applications that ran.
+const CDRLimit = 2 << 20
+
+// ErrBadCDR refuses a CDR that is not what a switch writes; the error that wraps it says why.
+var ErrBadCDR = errors.New("bad CDR")
+
+// The bounds of what is taken from a CDR.
+const (
+	cdrSecondsLimit = 1 << 30
+	cdrTimeLimit    = 1 << 53 // microseconds: far beyond any clock, and well inside what the database holds
+)
+
+var (
+	cdrChannel     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	cdrCause       = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+	cdrDisposition = regexp.MustCompile(`^[a-z_]{0,32}$`)
+)
+
+// cdrDocument is the part of a CDR that is read (switch_ivr.c, switch_ivr_generate_json_cdr). Channel_data is what the switch
+// says of itself; variables can be set by customers and, as far as they are headers, by the other side.
+type cdrDocument struct {
+	ChannelData struct {
+		Direction string `json:"direction"`
+	} `json:"channel_data"`
+	Variables cdrVariables `json:"variables"`
+}
+
+// cdrVariables are the channel's variables. Keys count as they are written: a struct would take "BillSec" for "billsec".
+type cdrVariables map[string]cdrText
+
+// cdrText is the value of a variable: a string, or nothing that is read.
+type cdrText string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *cdrText) UnmarshalJSON(raw []byte) error {
+	if len(raw) == 0 || raw[0] != '"' {
+		*t = ""
+		return nil
+	}
+	return json.Unmarshal(raw, (*string)(t))
+}
+
+// Get and Variable make the variables read like an event, as far as readFacts goes.
+func (v cdrVariables) Get(header string) string {
+	switch header {
+	case "Hangup-Cause":
+		return string(v["hangup_cause"])
+	case "Caller-Channel-Answered-Time":
+		return string(v["answer_uepoch"])
+	default:
+		return ""
+	}
+}
+
+func (v cdrVariables) Variable(name string) string { return string(v[name]) }
+
+// ParseCDR reads what mod_json_cdr wrote of a channel, which the address of its request (uuid=) or the name of its file says:
+// the variable uuid can be set by anybody who sets variables. What the switch sets itself when a channel ends (the cause, the
+// seconds, the times: switch_channel.c, switch_channel_set_timestamps) replaces what stood in these variables before. NodeID is
+// left to the caller. Every error is an ErrBadCDR.
+func ParseCDR(channel string, body []byte) (models.CDR, error) {
+	if !cdrChannel.MatchString(channel) {
+		return models.CDR{}, fmt.Errorf("%w: %.80q names no channel", ErrBadCDR, channel)
+	}
+	if len(body) > CDRLimit {
+		return models.CDR{}, fmt.Errorf("%w: %d bytes, at most %d are read", ErrBadCDR, len(body), CDRLimit)
+	}
+	var document cdrDocument
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	if err := decoder.Decode(&document); err != nil {
+		return models.CDR{}, fmt.Errorf("%w: %w", ErrBadCDR, err)
+	}
+	if _, err := decoder.Token(); err == nil || len(bytes.TrimSpace(body[decoder.InputOffset():])) > 0 {
+		return models.CDR{}, fmt.Errorf("%w: more than one JSON value", ErrBadCDR)
+	}
+	v := document.Variables
+	facts := readFacts(v)
+	cdr := models.CDR{
+		ChannelID: channel, Direction: document.ChannelData.Direction, Cause: facts.cause, Q850: facts.q850, SIPCode: facts.sip,
+		Disposition: facts.disposition, BilledSeconds: facts.billed, RecordedMS: int64(max(0, facts.recordedMS)),
+	}
+	var err error
+	if cdr.StartedAt, err = v.moment("start_uepoch"); err != nil {
+		return models.CDR{}, err
+	}
+	if cdr.EndedAt, err = v.moment("end_uepoch"); err != nil {
+		return models.CDR{}, err
+	}
+	if answered := v.Variable("answer_uepoch"); answered != "" && answered != "0" {
+		at, err := v.moment("answer_uepoch")
+		if err != nil {
+			return models.CDR{}, err
+		}
+		cdr.AnsweredAt = &at
+	}
+	if err := checkCDR(&cdr); err != nil {
+		return models.CDR{}, err
+	}
+	return cdr, nil
+}
+
+// moment reads a time in microseconds since the Unix epoch, which must be there.
+func (v cdrVariables) moment(name string) (time.Time, error) {
+	n, err := strconv.ParseInt(v.Variable(name), 10, 64)
+	if err != nil || n <= 0 || n > cdrTimeLimit {
+		return time.Time{}, fmt.Errorf("%w: %s is %.40q, not a time in microseconds", ErrBadCDR, name, v.Variable(name))
+	}
+	return time.UnixMicro(n).UTC(), nil
+}
+
+// checkCDR refuses what no switch writes.
+func checkCDR(cdr *models.CDR) error {
+	switch {
+	case cdr.Direction != models.Inbound && cdr.Direction != models.Outbound:
+		return fmt.Errorf("%w: the direction is %.40q", ErrBadCDR, cdr.Direction)
+	case !cdrCause.MatchString(cdr.Cause):
+		return fmt.Errorf("%w: hangup_cause is %.40q", ErrBadCDR, cdr.Cause)
+	case !cdrDisposition.MatchString(cdr.Disposition):
+		return fmt.Errorf("%w: sip_hangup_disposition is %.40q", ErrBadCDR, cdr.Disposition)
+	case cdr.Q850 < 0 || cdr.Q850 > 1000:
+		return fmt.Errorf("%w: hangup_cause_q850 is %d", ErrBadCDR, cdr.Q850)
+	case cdr.SIPCode < 0 || cdr.SIPCode > 999:
+		return fmt.Errorf("%w: the SIP status is %d", ErrBadCDR, cdr.SIPCode)
+	case cdr.BilledSeconds > cdrSecondsLimit || cdr.RecordedMS > cdrSecondsLimit*1000:
+		return fmt.Errorf("%w: %d seconds billed, %d ms recorded", ErrBadCDR, cdr.BilledSeconds, cdr.RecordedMS)
+	case cdr.AnsweredAt == nil && cdr.BilledSeconds > 0:
+		return fmt.Errorf("%w: %d seconds are billed, and nobody answered", ErrBadCDR, cdr.BilledSeconds)
+	}
+	return nil
+}
+
+// factsOf is what a CDR says about the end of its leg, as the switch's hangup event would have.
+func factsOf(cdr *models.CDR) hangupFacts {
+	facts := hangupFacts{
+		cause: cdr.Cause, q850: cdr.Q850, sip: cdr.SIPCode, disposition: cdr.Disposition, billed: cdr.BilledSeconds, recordedMS: int(cdr.RecordedMS),
+	}
+	if cdr.AnsweredAt != nil {
+		facts.answeredAt = *cdr.AnsweredAt
+	}
+	return facts
+}
