@@ -164,7 +164,7 @@ func (s *Server) listEvents(r *request) (any, error) {
 		rows = rows[:page.Limit]
 		next = strconv.FormatInt(rows[len(rows)-1].Sequence, 10)
 	}
-	return listOf(rows, next, func(event *models.Event) eventObject { return eventObject{json.RawMessage(event.Body)} }), nil
+	return listOf(rows, next, toEvent), nil
 }
 
 func (s *Server) listLegs(r *request) (any, error) {

@@ -196,7 +196,7 @@ func (w documentWriter) reference(t reflect.Type) (*openapi3.SchemaRef, error) {
 	items.Items = item
 	cursor := openapi3.NewStringSchema()
 	cursor.Type = &openapi3.Types{openapi3.TypeString, openapi3.TypeNull}
-	cursor.Description = "Give it as cursor to get the next page; null on the last."
+	cursor.Description = "Give it as cursor to get the next page; null where there is none."
 	envelope := openapi3.NewObjectSchema().
 		WithProperty("data", items).
 		WithProperty("count", &openapi3.Schema{Type: &openapi3.Types{openapi3.TypeInteger}, Description: "Items in data."}).

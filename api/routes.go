@@ -211,6 +211,10 @@ func (s *Server) routes() []route {
 		{method: http.MethodGet, path: "/v1/calls/:id/recordings", id: "listCallRecordings", tag: "calls", summary: "List a call's recordings",
 			status: ok, response: list[recordingObject]{}, handle: s.listRecordings},
 
+		{method: http.MethodGet, path: "/v1/events", id: "listEvents", tag: "events", summary: "Read the journal: the events of all calls, trunks and applications, oldest first",
+			details: "Every event, also of the kinds that an application does not have delivered. next_cursor is there on the last page too: it reads on with what happens next, and nothing is missed however many calls are written meanwhile.",
+			query:   eventFilters, status: ok, response: list[eventObject]{}, handle: s.listJournal},
+
 		{method: http.MethodGet, path: "/v1/conferences", id: "listConferences", tag: "conferences", summary: "List live conferences, newest first",
 			query: paging, status: ok, response: list[conferenceObject]{}, handle: s.listConferences},
 		{method: http.MethodGet, path: "/v1/conferences/:id", id: "getConference", tag: "conferences", summary: "Get a conference with its members",

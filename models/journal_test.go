@@ -3,6 +3,7 @@ package models_test
 import (
 	"encoding/base64"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -122,6 +123,8 @@ func TestJournalWaitsForTheSlow(t *testing.T) {
 	before := appendEvent(t, s, quick, "call.notify")
 
 	placed, end := make(chan string, 1), make(chan bool)
+	release := sync.OnceFunc(func() { close(end) })
+	defer release()
 	var group errgroup.Group
 	group.Go(func() error {
 		return s.InTx(ctx, func(tx *models.Store) error {
@@ -144,7 +147,7 @@ func TestJournalWaitsForTheSlow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, page.Next, now.Next)
 
-	close(end)
+	release()
 	require.NoError(t, group.Wait())
 	rest, _ := readOn(t, s, customer.ID, models.EventFilter{}, page.Next, 10)
 	require.Equal(t, []string{first, second.ID}, idsOf(rest))
