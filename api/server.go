@@ -141,6 +141,8 @@ func New(cfg Config) (*Server, error) {
 	for prefix, handler := range cfg.Mount {
 		s.app.Use(prefix, adaptor.HTTPHandler(s.detached(handler)))
 	}
+	s.app.Server().HeaderReceived = admitCDR
+	s.app.Post(CDRPath, s.takeCDR)
 	for _, route := range s.routes() {
 		handler := s.handler(route)
 		s.app.Add(route.method, route.path, handler)
@@ -266,7 +268,9 @@ func (s *Server) fail(c *fiber.Ctx, err error) error {
 	}
 	switch status {
 	case http.StatusUnauthorized:
-		c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+		if c.GetRespHeader(fiber.HeaderWWWAuthenticate) == "" {
+			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+		}
 	case http.StatusServiceUnavailable:
 		c.Set(fiber.HeaderRetryAfter, "1")
 	}
