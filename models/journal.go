@@ -35,6 +35,9 @@ const (
 // now on begins.
 const JournalEnd = "now"
 
+// journalCursor is the word in the cursors of Journal.
+const journalCursor = "journal"
+
 // EventFilter narrows a reading of the journal; zero fields do not.
 type EventFilter struct {
 	// Types are kinds of events, any of which passes.
@@ -58,42 +61,30 @@ type JournalPage struct {
 // the page's cursor. No event is missed by who reads on with Next, however many write meanwhile. ErrBadCursor for a cursor that
 // Journal did not return.
 func (s *Store) Journal(ctx context.Context, customerID string, filter EventFilter, page Page) (*JournalPage, error) {
-	after, err := decodePosition(page.Cursor)
-	if err != nil {
-		return nil, err
+	var after int64
+	var err error
+	if page.Cursor != "" && page.Cursor != JournalEnd {
+		if after, err = decodePosition(journalCursor, page.Cursor); err != nil {
+			return nil, err
+		}
 	}
 	end, err := s.journalEnd(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if page.Cursor == JournalEnd {
-		return &JournalPage{Next: encodePosition(end)}, nil
+		return &JournalPage{Next: encodePosition(journalCursor, end)}, nil
 	}
-	query := s.read(ctx).Where("customer_id = ? AND position > ? AND position <= ?", customerID, after, end)
-	if len(filter.Types) > 0 {
-		query = query.Where("type IN ?", filter.Types)
-	}
-	if filter.ApplicationID != "" {
-		query = query.Where("application_id = ?", filter.ApplicationID)
-	}
-	if filter.CallID != "" {
-		query = query.Where("subject_id = ? AND call_id IS NOT NULL", filter.CallID)
-	}
-	if filter.CreatedAfter != nil {
-		query = query.Where("created_at >= ?", micros(*filter.CreatedAfter))
-	}
-	if filter.CreatedBefore != nil {
-		query = query.Where("created_at <= ?", micros(*filter.CreatedBefore))
-	}
+	query := filter.scope(s.read(ctx).Table("events e").Where("e.customer_id = ? AND e.position > ? AND e.position <= ?", customerID, after, end))
 	var rows []Event
-	if err := query.Order("position").Limit(page.limit() + 1).Find(&rows).Error; err != nil {
+	if err := query.Order("e.position").Limit(page.limit() + 1).Find(&rows).Error; err != nil {
 		return nil, explain(err, "read journal of customer %q", customerID)
 	}
 	// A page that is not full has looked at everything up to the end, whatever the filter let pass.
-	answer := &JournalPage{Events: rows, Next: encodePosition(max(after, end))}
+	answer := &JournalPage{Events: rows, Next: encodePosition(journalCursor, max(after, end))}
 	if limit := page.limit(); len(rows) > limit {
 		answer.Events, answer.More = rows[:limit], true
-		answer.Next = encodePosition(rows[limit-1].Position)
+		answer.Next = encodePosition(journalCursor, rows[limit-1].Position)
 	}
 	return answer, nil
 }
@@ -159,17 +150,15 @@ func (s *Store) prepareJournal(ctx context.Context) error {
 	return explain(err, "prepare the journal")
 }
 
-func encodePosition(position int64) string {
-	return base64.RawURLEncoding.EncodeToString([]byte("journal " + strconv.FormatInt(position, 10)))
+// encodePosition makes a cursor of a position; the word keeps cursors of one list from being taken for those of another.
+func encodePosition(word string, position int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(word + " " + strconv.FormatInt(position, 10)))
 }
 
-func decodePosition(cursor string) (int64, error) {
-	if cursor == "" || cursor == JournalEnd {
-		return 0, nil
-	}
+func decodePosition(word, cursor string) (int64, error) {
 	plain, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil {
-		if number, ok := strings.CutPrefix(string(plain), "journal "); ok {
+		if number, ok := strings.CutPrefix(string(plain), word+" "); ok {
 			position, err := strconv.ParseInt(number, 10, 64)
 			if err == nil && position >= 0 {
 				return position, nil

@@ -234,16 +234,20 @@ func (s *Store) giveBack(ctx context.Context, outcome *Outcome, now time.Time) (
 	if outcome.Result == ResultReleased {
 		return false, nil
 	}
-	var deliveredAt any
-	if outcome.Result == ResultDelivered {
+	var deliveredAt, deadAt any
+	switch outcome.Result {
+	case ResultDelivered:
 		deliveredAt = micros(now)
+	case ResultDead:
+		deadAt = micros(now)
 	}
 	tried := 1
 	if outcome.Result == ResultSkipped {
 		tried = 0
 	}
 	err := s.write(ctx).Exec(`UPDATE webhook_deliveries SET state = ?, attempts = attempts + ?, last_status = ?,
-		delivered_at = CAST(? AS BIGINT) WHERE event_id = ?`, state, tried, outcome.Attempt.Status, deliveredAt, outcome.EventID).Error
+		delivered_at = COALESCE(CAST(? AS BIGINT), delivered_at), dead_at = CAST(? AS BIGINT) WHERE event_id = ?`,
+		state, tried, outcome.Attempt.Status, deliveredAt, deadAt, outcome.EventID).Error
 	return true, explain(err, "update delivery")
 }
 
@@ -304,11 +308,4 @@ func (s *Store) Attempts(ctx context.Context, eventID string) ([]Attempt, error)
 	var rows []Attempt
 	err := s.read(ctx).Where("event_id = ?", eventID).Order("started_at, id").Find(&rows).Error
 	return rows, explain(err, "read attempts of event %q", eventID)
-}
-
-// Deliveries returns what became of the events of a call, in their order.
-func (s *Store) Deliveries(ctx context.Context, callID string) ([]Delivery, error) {
-	var rows []Delivery
-	err := s.read(ctx).Where("subject_id = ?", callID).Order("seq").Find(&rows).Error
-	return rows, explain(err, "read deliveries of call %q", callID)
 }

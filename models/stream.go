@@ -20,8 +20,8 @@ const (
 // FailingThreshold is how many failures in a row make an endpoint a failing one, which gets only the probe slots.
 const FailingThreshold = 3
 
-// Stream is the queue of the events of one subject (a call, a trunk or an application) for one endpoint. Events are delivered one at a time, in order: the head is the one
-// after AckedSeq. DueAt is nil while there is nothing to do; while a worker has the stream it is the end of the lease.
+// Stream is the queue of the events of one subject (a call, a trunk or an application) for one endpoint, or of those that are
+// delivered again. Events are delivered one at a time, in order: the head is the one after AckedSeq. DueAt is nil while there is nothing to do; while a worker has the stream it is the end of the lease.
 type Stream struct {
 	SubjectID  string `gorm:"primaryKey"`
 	EndpointID string `gorm:"primaryKey"`
@@ -40,14 +40,19 @@ func (Stream) TableName() string { return "webhook_streams" }
 
 // Delivery is what became of one event.
 type Delivery struct {
-	EventID     string `gorm:"primaryKey"`
-	SubjectID   string
-	EndpointID  string
-	Seq         int64
-	State       string
-	Attempts    int
-	LastStatus  int
+	EventID    string `gorm:"primaryKey"`
+	SubjectID  string
+	EndpointID string
+	Seq        int64
+	State      string
+	Attempts   int
+	LastStatus int
+	// DeliveredAt is when it was taken last, DeadAt when it was given up.
 	DeliveredAt *time.Time `gorm:"serializer:moment"`
+	DeadAt      *time.Time `gorm:"serializer:moment"`
+	// Told is nil until the event is delivered again: then SubjectID and Seq are its place in the stream of what is delivered again,
+	// and Told is what Seq was.
+	Told *int64
 }
 
 // TableName implements gorm's schema.Tabler.
@@ -58,6 +63,8 @@ type ClaimedStream struct {
 	Stream
 	Event    Event
 	Attempts int
+	// Told is the event's number among those that the endpoint is told of its subject.
+	Told int64
 }
 
 // ClaimStreams leases due streams to owner, at most limit of them. An endpoint never has more than perEndpointCap streams
@@ -259,9 +266,11 @@ func (s *Store) heads(ctx context.Context, streams []Stream) ([]ClaimedStream, e
 	var rows []struct {
 		Event `gorm:"embedded"`
 		Tried int
+		Told  int64
 		Lane  string
+		Name  string
 	}
-	err := s.write(ctx).Raw(`SELECT e.*, d.attempts AS tried, d.endpoint_id AS lane FROM webhook_streams s
+	err := s.write(ctx).Raw(`SELECT e.*, d.attempts AS tried, COALESCE(d.told, d.seq) AS told, d.endpoint_id AS lane, d.subject_id AS name FROM webhook_streams s
 		JOIN webhook_deliveries d ON d.subject_id = s.subject_id AND d.endpoint_id = s.endpoint_id AND d.seq = s.acked_seq + 1
 		JOIN events e ON e.id = d.event_id
 		WHERE s.subject_id IN ?`, subjects).Scan(&rows).Error
@@ -271,7 +280,7 @@ func (s *Store) heads(ctx context.Context, streams []Stream) ([]ClaimedStream, e
 	type key struct{ subject, endpoint string }
 	at := make(map[key]int, len(rows))
 	for i := range rows {
-		at[key{rows[i].SubjectID, rows[i].Lane}] = i
+		at[key{rows[i].Name, rows[i].Lane}] = i
 	}
 	claimed := make([]ClaimedStream, 0, len(streams))
 	for _, stream := range streams {
@@ -281,7 +290,7 @@ func (s *Store) heads(ctx context.Context, streams []Stream) ([]ClaimedStream, e
 			s.core.logger.ErrorContext(ctx, "webhook stream has no head event", "subject_id", stream.SubjectID, "application_id", stream.EndpointID)
 			continue
 		}
-		claimed = append(claimed, ClaimedStream{Stream: stream, Event: rows[i].Event, Attempts: rows[i].Tried})
+		claimed = append(claimed, ClaimedStream{Stream: stream, Event: rows[i].Event, Attempts: rows[i].Tried, Told: rows[i].Told})
 	}
 	slices.SortFunc(claimed, func(a, b ClaimedStream) int { return a.Event.CreatedAt.Compare(b.Event.CreatedAt) })
 	return claimed, nil

@@ -39,10 +39,10 @@ func (w *Worker) deliver(ctx context.Context, app *models.Application, claimed *
 	}
 	attempt := Attempt{
 		EventID:       claimed.Event.ID,
-		SubjectID:     claimed.SubjectID,
+		SubjectID:     claimed.Event.SubjectID,
 		ApplicationID: claimed.EndpointID,
 		Type:          claimed.Event.Type,
-		Sequence:      claimed.AckedSeq + 1,
+		Sequence:      claimed.Told,
 		Number:        claimed.Attempts + 1,
 	}
 	switch {
