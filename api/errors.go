@@ -29,6 +29,8 @@ const (
 	codeCallActive          = "call_active"
 	codeCallNotQueued       = "call_not_queued"
 	codeNoWebhookURL        = "no_webhook_url"
+	codeDeliveryPending     = "delivery_pending"
+	codeEndpointDisabled    = "endpoint_disabled"
 	codeRateLimited         = "rate_limited"
 	codeResourceInUse       = "resource_in_use"
 	codeIdempotencyConflict = "idempotency_conflict"
@@ -57,6 +59,8 @@ var errorStatus = map[string]int{
 	codeCallActive:          http.StatusConflict,
 	codeCallNotQueued:       http.StatusConflict,
 	codeNoWebhookURL:        http.StatusConflict,
+	codeDeliveryPending:     http.StatusConflict,
+	codeEndpointDisabled:    http.StatusConflict,
 	codeRateLimited:         http.StatusTooManyRequests,
 	codeResourceInUse:       http.StatusConflict,
 	codeIdempotencyConflict: http.StatusConflict,
@@ -144,6 +148,9 @@ var domainErrors = []struct {
 	{models.ErrInUse, Error{Code: codeResourceInUse, Message: "still in use"}},
 	{models.ErrBadCursor, Error{Code: codeInvalidRequest, Field: "cursor", Message: "cursor must be a next_cursor that this list returned"}},
 	{models.ErrIdempotencyKeyExists, Error{Code: codeIdempotencyConflict, Field: headerIdempotencyKey, Message: "Idempotency-Key was already used for another request"}},
+	{models.ErrDeliveryPending, Error{Code: codeDeliveryPending, Message: "the event is still to be delivered"}},
+	{models.ErrEndpointDisabled, Error{Code: codeEndpointDisabled, Message: "the endpoint is disabled; a PATCH of the application that names webhook_url enables it"}},
+	{models.ErrNoWebhookURL, Error{Code: codeNoWebhookURL, Message: "the application has no webhook_url, or is deleted"}},
 	{models.ErrClosed, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrNoActiveTrunk, Error{Code: codeNoActiveTrunk, Message: "no active outbound trunk is available for the call"}},
 	{calls.ErrNoNode, Error{Code: codeNoNodeAvailable, Message: "no media node is available for the call; try again"}},

@@ -68,6 +68,15 @@ func (s *Store) DeliveryByEvent(ctx context.Context, customerID, eventID string)
 	return &rows[0], nil
 }
 
+// EventByID returns an event of a customer, or ErrNotFound.
+func (s *Store) EventByID(ctx context.Context, customerID, id string) (*Event, error) {
+	var row Event
+	if err := s.read(ctx).Where("id = ? AND customer_id = ?", id, customerID).Take(&row).Error; err != nil {
+		return nil, explain(err, "event %q", id)
+	}
+	return &row, nil
+}
+
 // deliveries begins a query for deliveries of a customer.
 func (s *Store) deliveries(ctx context.Context, customerID string) *gorm.DB {
 	return s.read(ctx).Table("webhook_deliveries d").
