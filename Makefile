@@ -11,7 +11,7 @@ TEST_TIMEOUT  ?= 15m
 SHELL         := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-race test-freeswitch bench fuzz lint fmt clean
+.PHONY: help run build test test-race test-freeswitch chaos bench fuzz lint fmt clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ test-race: ## The same, with the race detector.
 test-freeswitch: ## Run the tests against a real FreeSWITCH (FREESWITCH_BIN, PATH or the usual folders).
 	@$(GO) run ./lab/find
 	$(GO) test -count=1 -v -p 1 -run 'FreeSWITCH|Conformance' -timeout 30m $(PACKAGES) 2>&1 | grep -E '^ *--- |^(ok|FAIL|panic)|_test.go:' | grep -v 'no tests to run' ; exit $${PIPESTATUS[0]}
+
+chaos: ## Kill everything, at random, under CALLS live calls (default 1000), KILLS times; SEED repeats a run, KINDS and PACE change it.
+	TANDEM_CHAOS_CALLS=$(or $(CALLS),1000) TANDEM_CHAOS_KILLS=$(KILLS) TANDEM_CHAOS_SEED=$(SEED) TANDEM_CHAOS_GAP=$(GAP) TANDEM_CHAOS_PACE=$(PACE) TANDEM_CHAOS_KINDS=$(KINDS) \
+	  $(GO) test -count=1 -v -run '^TestChaos$$' -timeout 90m ./lab
 
 bench: ## Run every benchmark; compare only figures of one run.
 	FREESWITCH_BIN=none $(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem $(PACKAGES)

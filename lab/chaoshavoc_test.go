@@ -1,0 +1,232 @@
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/lab"
+)
+
+// havoc is a way to take a part away and to give it back.
+type havoc struct {
+	kind   string
+	weight int
+	// part is what it needs for itself while it lasts.
+	part string
+	// on says that a run has it unless it is told otherwise.
+	on bool
+	// forms are its variants, drawn by the seed.
+	forms []string
+	// strike takes the part away and returns how to give it back.
+	strike func(ctx context.Context, w *chaosWorld, form string) (mend func(ctx context.Context) error)
+}
+
+// wreck is one havoc that was done.
+type wreck struct {
+	kind, form string
+	at, mended time.Time
+	unmended   error
+}
+
+// havocs are all the kinds. A kill of the switch takes all calls with it, so it is rare.
+var havocs = []havoc{
+	{kind: "controller", weight: 30, part: "controllers", forms: []string{"holder", "holder", "other"}, strike: killController},
+	{kind: "both-controllers", weight: 6, part: "controllers", strike: killBoth},
+	{kind: "pause", weight: 12, part: "controllers", forms: []string{"holder", "holder", "other"}, strike: pauseController},
+	{kind: "drain", weight: 8, part: "controllers", forms: []string{"holder", "other"}, strike: drainController},
+	{kind: "link", weight: 18, part: "link", forms: []string{"reset", "silent"}, strike: cutLink},
+	{kind: "database", weight: 12, part: "database", strike: killDatabase},
+	{kind: "endpoint", weight: 10, part: "endpoint", forms: []string{"dead", "failing", "slow"}, strike: failEndpoint},
+	{kind: "switch", weight: 5, part: "switch", strike: killSwitch},
+}
+
+// strikePlan is a havoc with what the seed has drawn for it.
+type strikePlan struct {
+	havoc
+	form   string
+	length time.Duration
+	gap    time.Duration
+}
+
+// draw makes the list of what will be done: every kind once at least, as far as there are so many, then by weight.
+func (p chaosPlan) draw() []strikePlan {
+	rng := rand.New(rand.NewPCG(p.seed, 2))
+	var chosen []havoc
+	total := 0
+	for _, h := range havocs {
+		if slices.Contains(p.kinds, h.kind) {
+			chosen = append(chosen, h)
+			total += h.weight
+		}
+	}
+	var list []strikePlan
+	for i := 0; i < p.kills && len(chosen) > 0; i++ {
+		h := chosen[i%len(chosen)]
+		if i >= len(chosen) {
+			n := rng.IntN(total)
+			h = chosen[slices.IndexFunc(chosen, func(h havoc) bool { n -= h.weight; return n < 0 })]
+		}
+		s := strikePlan{havoc: h, length: 200*time.Millisecond + time.Duration(rng.Float64()*float64(p.longest)), gap: time.Duration((0.3 + 1.4*rng.Float64()) * float64(p.gap))}
+		if len(h.forms) > 0 {
+			s.form = h.forms[rng.IntN(len(h.forms))]
+		}
+		list = append(list, s)
+	}
+	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}
+
+// runHavoc does it all. Different parts may be away at the same time; the same part is given back before it is taken again.
+func (w *chaosWorld) runHavoc(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	for _, h := range havocs {
+		w.targets[h.part] = &sync.Mutex{}
+	}
+	var striking sync.WaitGroup
+	defer striking.Wait()
+	list := w.plan.draw()
+	if len(list) == 0 {
+		rest(ctx, time.Duration(w.plan.kills)*w.plan.gap)
+	}
+	for _, s := range list {
+		if !rest(ctx, s.gap) {
+			return
+		}
+		w.targets[s.part].Lock()
+		wreck := wreck{kind: s.kind, form: s.form, at: time.Now()}
+		mend := s.strike(ctx, w, s.form)
+		striking.Go(func() {
+			defer w.targets[s.part].Unlock()
+			length := s.length
+			if s.kind == "pause" {
+				length = w.plan.lease + w.plan.lease/2 + length/4 // past the lease
+			}
+			rest(ctx, length)
+			wreck.unmended = mend(ctx)
+			wreck.mended = time.Now()
+			w.mu.Lock()
+			w.havoc = append(w.havoc, wreck)
+			w.mu.Unlock()
+			rest(ctx, w.plan.gap) // otherwise it would never be there
+		})
+		if s.kind == "switch" { // the calls must become many again
+			rest(ctx, w.plan.gap)
+		}
+	}
+	striking.Wait()
+	for _, wreck := range w.havoc {
+		require.NoError(t, wreck.unmended, "%s %s", wreck.kind, wreck.form)
+	}
+}
+
+// which is the controller that a form names. Where nobody holds the node it is the first. From now on nobody steers the node, if it is
+// the holder.
+func (w *chaosWorld) which(ctx context.Context, form string) *controllerPart {
+	holder := w.holder(ctx)
+	index := 0
+	for i, c := range w.controllers {
+		if c == holder {
+			index = i
+		}
+	}
+	if form == "other" {
+		index = 1 - index
+	} else {
+		w.watch.struck()
+	}
+	return w.controllers[index]
+}
+
+func killController(ctx context.Context, w *chaosWorld, form string) func(context.Context) error {
+	c := w.which(ctx, form)
+	c.down(syscall.SIGKILL, chaosPatience)
+	return func(context.Context) error { c.up(); return nil }
+}
+
+func killBoth(_ context.Context, w *chaosWorld, _ string) func(context.Context) error {
+	w.watch.struck()
+	for _, c := range w.controllers {
+		c.down(syscall.SIGKILL, chaosPatience)
+	}
+	return func(context.Context) error {
+		for _, c := range w.controllers {
+			c.up()
+		}
+		return nil
+	}
+}
+
+// pauseController stops a process in the middle of what it does, and lets it go on after its lease has run out.
+func pauseController(ctx context.Context, w *chaosWorld, form string) func(context.Context) error {
+	c := w.which(ctx, form)
+	c.signal(syscall.SIGSTOP)
+	return func(context.Context) error { c.signal(syscall.SIGCONT); return nil }
+}
+
+// drainTime is how long an orderly stop may take: the default of the configuration, and what a busy machine adds.
+const drainTime = 25 * time.Second
+
+func drainController(ctx context.Context, w *chaosWorld, form string) func(context.Context) error {
+	c := w.which(ctx, form)
+	c.down(os.Signal(syscall.SIGTERM), drainTime)
+	return func(context.Context) error { c.up(); return nil }
+}
+
+func cutLink(_ context.Context, w *chaosWorld, form string) func(context.Context) error {
+	state := lab.LinkReset
+	if form == "silent" {
+		state = lab.LinkSilent
+	}
+	w.link.Set(state)
+	return func(context.Context) error { w.link.Set(lab.LinkUp); return nil }
+}
+
+func killDatabase(_ context.Context, w *chaosWorld, _ string) func(context.Context) error {
+	w.cluster.Kill()
+	return w.cluster.Start
+}
+
+func failEndpoint(_ context.Context, w *chaosWorld, form string) func(context.Context) error {
+	w.sink.turn(map[string]int32{"dead": dead, "failing": failing, "slow": slow}[form])
+	return func(context.Context) error { w.sink.turn(healthy); return nil }
+}
+
+func killSwitch(_ context.Context, w *chaosWorld, _ string) func(context.Context) error {
+	w.telephone.down(syscall.SIGKILL, chaosPatience)
+	w.mu.Lock()
+	w.generations = append(w.generations, time.Now())
+	w.mu.Unlock()
+	return func(context.Context) error { w.telephone.up(); return nil }
+}
+
+// generation counts how often the switch was killed: a call of an earlier one is gone.
+func (w *chaosWorld) generation() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.generations)
+}
+
+// counts tells how often each kind was done.
+func (w *chaosWorld) counts() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	by := map[string]int{}
+	for _, wreck := range w.havoc {
+		name := wreck.kind
+		if wreck.form != "" {
+			name += "/" + wreck.form
+		}
+		by[name]++
+	}
+	return fmt.Sprintf("%d kills: %v", len(w.havoc), by)
+}

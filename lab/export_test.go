@@ -1,0 +1,4 @@
+package lab
+
+// DieWithParent is how processes of the tests are tied to them.
+var DieWithParent = dieWithParent
