@@ -20,9 +20,11 @@ type Node struct {
 	LeaseUntil *time.Time `gorm:"serializer:moment"`
 	// ConnectedUntil is until when the holder will have said again that the node is connected; nil while it is not.
 	ConnectedUntil *time.Time `gorm:"serializer:moment"`
-	CoreUUID       string     `gorm:"column:core_uuid"`
-	CreatedAt      time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt      time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	// SeenAt is when a holder last said that the node was connected. Only RenewNode changes it.
+	SeenAt    *time.Time `gorm:"serializer:moment"`
+	CoreUUID  string     `gorm:"column:core_uuid"`
+	CreatedAt time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
 }
 
 // nodeRow is a node as stored: its password sealed.
@@ -55,7 +57,7 @@ func (s *Store) CreateNode(ctx context.Context, node *Node) error {
 		}
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt = row.CreatedAt
-		row.LeaseOwner, row.LeaseToken, row.LeaseUntil, row.ConnectedUntil = "", 0, nil, nil
+		row.LeaseOwner, row.LeaseToken, row.LeaseUntil, row.ConnectedUntil, row.SeenAt = "", 0, nil, nil, nil
 		sealed := &nodeRow{Node: row, SealedPassword: tx.sealer.seal(nodeTable, "password", row.ID, row.Password)}
 		if err := tx.write(ctx).Create(sealed).Error; err != nil {
 			return explain(err, "create node %q", row.Name)

@@ -57,11 +57,12 @@ func (s *Store) RenewNode(ctx context.Context, nodeID, owner string, token int64
 			return err
 		}
 		until := now + ttl.Microseconds()
-		var present *int64
+		var present, seen *int64
 		if connected {
-			present = &until
+			present, seen = &until, &now
 		}
-		return tx.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_until = ?, connected_until = ?", until, present)
+		return tx.changeLease(ctx, nodeID, owner, token,
+			"UPDATE nodes SET lease_until = ?, connected_until = ?, seen_at = COALESCE(CAST(? AS BIGINT), seen_at)", until, present, seen)
 	})
 }
 

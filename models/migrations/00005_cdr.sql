@@ -31,8 +31,10 @@ CREATE TABLE billing_differences (
 );
 
 ALTER TABLE nodes ADD COLUMN cdr_token_hash BYTEA;
+ALTER TABLE nodes ADD COLUMN seen_at BIGINT;
 
 -- +goose Down
+ALTER TABLE nodes DROP COLUMN seen_at;
 ALTER TABLE nodes DROP COLUMN cdr_token_hash;
 DROP TABLE billing_differences;
 DROP TABLE cdrs;
