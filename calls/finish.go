@@ -113,6 +113,9 @@ func (s *session) awaitJobHangup() error {
 
 // finish writes the call's end: the last word of the switch, the money and the one terminal event, in one transaction.
 func (s *session) finish() error {
+	if s.lost {
+		s.askCDR()
+	}
 	if !s.answered && !s.facts.answeredAt.IsZero() {
 		// The answer was lost with a connection; the end remembers it.
 		s.answered = true

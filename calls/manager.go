@@ -94,8 +94,14 @@ type Config struct {
 	// HangupGrace is how long a session waits for the switch's last word on a channel that the switch no longer knows.
 	// Default 2 s.
 	HangupGrace time.Duration
-	// NodeLostAfter is how long a node may be away before its calls are ended as lost. Default 2 min.
+	// NodeLostAfter is how long a node may be away before its calls are ended as lost. Default 45 s.
 	NodeLostAfter time.Duration
+	// CDRWait is how long a call whose channel is gone, unheard, waits for the switch's own record of its end. Default 10 s; negative:
+	// for one look.
+	CDRWait time.Duration
+	// WatchEvery is how often the watchdog looks for calls that nobody steers, channels that nobody has and bills that differ from
+	// the switches' records. Default 30 s.
+	WatchEvery time.Duration
 	// Drain is how long Stop lets calls go on before it hangs them up. Default 0.
 	Drain time.Duration
 	// OnEnd, when set, is called after the terminal event of a call of this process is durable, from the call's goroutine:
@@ -145,7 +151,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.WaitAfter = cmp.Or(c.WaitAfter, 2*time.Second)
 	c.RingTimeout = cmp.Or(c.RingTimeout, time.Minute)
 	c.HangupGrace = cmp.Or(c.HangupGrace, 2*time.Second)
-	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 2*time.Minute)
+	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 45*time.Second)
+	c.CDRWait = cmp.Or(c.CDRWait, 10*time.Second)
+	c.WatchEvery = cmp.Or(c.WatchEvery, 30*time.Second)
 	c.MaxCalls = cmp.Or(c.MaxCalls, 20_000)
 	return c, nil
 }
@@ -258,7 +266,7 @@ func (m *Manager) Stop(ctx context.Context) error {
 // AddNode gives the manager a media node. The handler it returns must receive the node's events; esl's rules for a
 // Handler hold for it.
 func (m *Manager) AddNode(row models.Node, sw Switch) esl.Handler {
-	n := &node{m: m, modules: map[string]bool{}, row: row, sw: sw, log: m.log.With("node_id", row.ID, "node", row.Name)}
+	n := newNode(m, row, sw)
 	m.mu.Lock()
 	old := m.nodes[row.ID]
 	m.nodes[row.ID] = n

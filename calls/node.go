@@ -24,7 +24,21 @@ type node struct {
 	closed   bool
 	modules  map[string]bool // what the switch said of its modules since it was last up
 	downAt   time.Time       // when the connection was last lost
-	lostWhen *time.Timer     // runs while the connection is lost
+	lostWhen *time.Timer     // runs while the node is away
+	orphans  map[string]bool // calls that are being ended here without a session
+
+	witness *witness
+	burials chan struct{} // holds a token for each orphan whose end is being written
+}
+
+// newNode makes a node that is away. It is given up for lost when it does not come up in time.
+func newNode(m *Manager, row models.Node, sw Switch) *node {
+	n := &node{
+		m: m, row: row, sw: sw, log: m.log.With("node_id", row.ID, "node", row.Name), modules: map[string]bool{}, orphans: map[string]bool{},
+		witness: newWitness(m, row.ID), burials: make(chan struct{}, orphansAtOnce),
+	}
+	n.lostWhen = time.AfterFunc(m.cfg.NodeLostAfter, n.giveUp)
+	return n
 }
 
 var _ esl.Handler = (*node)(nil)
@@ -136,11 +150,34 @@ func (n *node) HandleDown(err error) {
 	n.up = false
 	n.downAt = n.m.cfg.Now()
 	n.log.Warn("node lost", "error", err)
-	n.lostWhen = time.AfterFunc(n.m.cfg.NodeLostAfter, func() {
-		if !n.connected() { // it may come back in the moment in which the timer fires
-			n.lose()
+	n.lostWhen = time.AfterFunc(n.m.cfg.NodeLostAfter, n.giveUp)
+}
+
+// giveUp ends the calls of a node that has been away for too long: those that have a session, and those that never got one
+// because the node was away already when its lease was taken.
+func (n *node) giveUp() {
+	if n.connected() || n.shut() { // it may come back in the moment in which the timer fires
+		return
+	}
+	n.log.Error("node is given up: its calls end as lost", "after", n.m.cfg.NodeLostAfter)
+	n.lose()
+	n.m.goWork(n.loseOrphans)
+}
+
+// loseOrphans ends the calls of a lost node that have no session.
+func (n *node) loseOrphans() {
+	ctx, cancel := context.WithTimeout(n.m.ctx, time.Minute)
+	defer cancel()
+	calls, err := n.m.cfg.Store.LiveCalls(ctx, n.row.ID)
+	if err != nil { // the watchdog looks again
+		n.log.Error("live calls of a lost node not read", "error", err)
+		return
+	}
+	for i := range calls {
+		if call := &calls[i]; call.Status != StatusQueued && n.m.callSession(call.ID) == nil {
+			n.endOrphan(ctx, call, false)
 		}
-	})
+	}
 }
 
 // lose tells the sessions of this node that their channels are gone.

@@ -185,7 +185,7 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{
 			row(alive.ChannelID, "outbound", "speak"), row(ended.ChannelID, "outbound", "park"), row(foreign, "outbound", "bridge"), row(parked, "inbound", "park"),
 		}})
-		for range 2 { // with a session: the adopted one and the parked one; they are looked at when both have ended
+		for range 4 { // the adopted one, the parked one and the two whose channels are gone; they are looked at when all have ended
 			<-s.ended
 		}
 		require.NoError(t, s.manager.Stop(t.Context()))

@@ -124,7 +124,7 @@ func (s *scene) newManager(edit ...func(*Config)) {
 	require.NoError(s.t, err)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	cfg := Config{
-		Store: s.store, Rater: rater, Client: client, RingAfter: time.Hour,
+		Store: s.store, Rater: rater, Client: client, RingAfter: time.Hour, CDRWait: -1, WatchEvery: time.Hour,
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		OnEnd:  func(call models.Call) { s.ended <- call },
 	}

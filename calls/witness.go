@@ -1,0 +1,148 @@
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+// witnessEvery is how often the database is asked for the CDRs that are waited for.
+const witnessEvery = 250 * time.Millisecond
+
+// witness waits for the CDRs of a node's channels that are gone: with one query for all of them, however many calls wait.
+type witness struct {
+	m      *Manager
+	nodeID string
+
+	mu      sync.Mutex
+	wanted  map[string]*testimony // by channel
+	running bool
+}
+
+// testimony is a CDR that is waited for. The fields but until are set before done is closed.
+type testimony struct {
+	until time.Time
+	cdr   *models.CDR
+	done  chan struct{}
+}
+
+func newWitness(m *Manager, nodeID string) *witness {
+	return &witness{m: m, nodeID: nodeID, wanted: map[string]*testimony{}}
+}
+
+// of returns the CDR of a channel, waiting for it at most Config.CDRWait and, beyond that, for the database. It is nil where none
+// came, or where the manager stops: the caller tells the two apart by the manager's context.
+func (w *witness) of(channel string) *models.CDR {
+	w.mu.Lock()
+	t := w.wanted[channel]
+	if t == nil {
+		t = &testimony{until: time.Now().Add(max(0, w.m.cfg.CDRWait)), done: make(chan struct{})}
+		w.wanted[channel] = t
+	}
+	if !w.running {
+		w.running = w.m.goWork(w.run)
+	}
+	running := w.running
+	w.mu.Unlock()
+	if !running {
+		return nil
+	}
+	select {
+	case <-t.done:
+		return t.cdr
+	case <-w.m.ctx.Done():
+		return nil
+	}
+}
+
+// run asks until nothing is waited for.
+func (w *witness) run() {
+	ticker := time.NewTicker(witnessEvery)
+	defer ticker.Stop()
+	for {
+		if !w.ask() {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-w.m.ctx.Done():
+			w.mu.Lock()
+			w.running = false
+			w.mu.Unlock()
+			return
+		}
+	}
+}
+
+// ask looks for all that are waited for, and reports false when there are none left.
+func (w *witness) ask() bool {
+	w.mu.Lock()
+	channels := make([]string, 0, len(w.wanted))
+	for channel := range w.wanted {
+		channels = append(channels, channel)
+	}
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(w.m.ctx, 10*time.Second)
+	defer cancel()
+	found, err := w.m.cfg.Store.CDRs(ctx, w.nodeID, channels)
+	if err != nil && w.m.ctx.Err() == nil {
+		// Nothing can be ended without the database either.
+		w.m.log.Error("CDRs not read", "node_id", w.nodeID, "error", err)
+	}
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, channel := range channels {
+		t := w.wanted[channel]
+		cdr, ok := found[channel]
+		if ok {
+			t.cdr = &cdr
+		}
+		if ok || err == nil && !now.Before(t.until) {
+			close(t.done)
+			delete(w.wanted, channel)
+		}
+	}
+	w.running = len(w.wanted) > 0
+	return w.running
+}
+
+// askCDR lets the switch's own record say how a session ended that heard nothing. Where there is none, the session stays lost.
+func (s *session) askCDR() {
+	if s.m.cfg.Simulated {
+		return
+	}
+	if cdr := s.node.witness.of(s.channel); cdr != nil {
+		s.log.Info("the end of a lost call is its CDR's", "cause", cdr.Cause, "billed_seconds", cdr.BilledSeconds)
+		s.facts, s.lost = factsOf(cdr), false
+	}
+}
+
+// hangupOf is the event that a switch raises after a channel's end, made of its CDR, for a session that has missed it.
+func hangupOf(cdr *models.CDR) (*esl.Event, error) {
+	headers := map[string]string{
+		"Event-Name": eventHangupComplete, "Unique-ID": cdr.ChannelID, "Call-Direction": cdr.Direction, "Hangup-Cause": cdr.Cause,
+		"Event-Date-Timestamp":            strconv.FormatInt(cdr.EndedAt.UnixMicro(), 10),
+		"variable_hangup_cause":           cdr.Cause,
+		"variable_hangup_cause_q850":      strconv.Itoa(cdr.Q850),
+		"variable_billsec":                strconv.Itoa(cdr.BilledSeconds),
+		"variable_record_ms":              strconv.FormatInt(cdr.RecordedMS, 10),
+		"variable_sip_hangup_disposition": cdr.Disposition,
+		"variable_sip_term_status":        strconv.Itoa(cdr.SIPCode),
+		"Caller-Channel-Answered-Time":    "0",
+	}
+	if cdr.AnsweredAt != nil {
+		headers["Caller-Channel-Answered-Time"] = strconv.FormatInt(cdr.AnsweredAt.UnixMicro(), 10)
+	}
+	text, err := json.Marshal(headers)
+	if err != nil {
+		return nil, fmt.Errorf("make the hangup of channel %s: %w", cdr.ChannelID, err)
+	}
+	return esl.ParseEvent(string(text))
+}
