@@ -10,14 +10,14 @@ import (
 // Cancel ends a customer's live call, whatever its state: an unanswered one ends as canceled, an answered one as completed
 // with the reason api_hangup. It returns the call as it stands: a queued one has ended, any other is still live, and its end
 // follows with its event. inTx, when set, runs in a transaction after the checks, such as for an idempotency record. Errors:
-// models.ErrNotFound, ErrCallNotActive, ErrNoNode when the call's node is not connected to this process.
+// models.ErrNotFound, ErrCallNotActive.
 func (m *Manager) Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 	call, err := m.cancelQueued(ctx, customerID, callID, inTx)
 	if err != nil || call != nil {
 		return call, err
 	}
-	return m.command(ctx, customerID, callID, func(*session) (message, error) {
-		return message{ending: cancelIntent()}, nil
+	return m.command(ctx, customerID, callID, func(*models.Store, *models.Call) (*order, error) {
+		return &order{kind: models.CommandCancel, payload: struct{}{}}, nil
 	}, inTx)
 }
 

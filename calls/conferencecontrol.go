@@ -17,10 +17,11 @@ type groupOrder struct {
 	mute         *bool
 	kick, end    bool
 	entryID      string // leave the queue
+	command      string // the stored command that says so
 }
 
 // MuteMember mutes or unmutes a call in a live conference of a customer, by the conference's id or name. inTx, when set, runs in
-// the transaction that found the member. Errors: models.ErrNotFound, ErrCallNotActive, ErrNoNode.
+// the transaction that found the member. Errors: models.ErrNotFound, ErrCallNotActive.
 func (m *Manager) MuteMember(ctx context.Context, customerID, conferenceID, callID string, muted bool, inTx func(tx *models.Store, call *models.Call) error) error {
 	return m.orderMember(ctx, customerID, conferenceID, callID, groupOrder{mute: &muted}, inTx)
 }
@@ -32,20 +33,15 @@ func (m *Manager) KickMember(ctx context.Context, customerID, conferenceID, call
 }
 
 // orderMember checks that a call is in a conference and sends its session an order.
-func (m *Manager) orderMember(ctx context.Context, customerID, conferenceID, callID string, order groupOrder, inTx func(tx *models.Store, call *models.Call) error) error {
-	_, err := m.command(ctx, customerID, callID, func(*session) (message, error) {
-		return message{group: &order}, nil
-	}, func(tx *models.Store, call *models.Call) error {
+func (m *Manager) orderMember(ctx context.Context, customerID, conferenceID, callID string, wanted groupOrder, inTx func(tx *models.Store, call *models.Call) error) error {
+	_, err := m.command(ctx, customerID, callID, func(tx *models.Store, _ *models.Call) (*order, error) {
 		conference, _, err := liveConference(ctx, tx, customerID, conferenceID, callID)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		order.conferenceID = conference.ID
-		if inTx == nil {
-			return nil
-		}
-		return inTx(tx, call)
-	})
+		wanted.conferenceID = conference.ID
+		return wanted.order(), nil
+	}, inTx)
 	return err
 }
 
@@ -74,23 +70,29 @@ func liveConference(ctx context.Context, tx *models.Store, customerID, idOrName,
 }
 
 // EndConference takes every call out of a live conference, by its id or name. The calls go on with their lists; their outcome
-// is ended. inTx, when set, runs in the transaction that found the conference. Errors: models.ErrNotFound, ErrNoNode when a
-// member's node is not connected to this process.
+// is ended. inTx, when set, runs in the transaction that found the conference. Error: models.ErrNotFound.
 func (m *Manager) EndConference(ctx context.Context, customerID, conferenceID string, inTx func(tx *models.Store) error) error {
-	var order groupOrder
-	var found []*session
+	var given []*models.Command
 	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+		given = nil
 		conference, members, err := liveConference(ctx, tx, customerID, conferenceID, "")
 		if err != nil {
 			return err
 		}
-		order, found = groupOrder{conferenceID: conference.ID, end: true}, nil
+		wanted := groupOrder{conferenceID: conference.ID, end: true}
 		for _, member := range members {
-			s := m.callSession(member.CallID)
-			if s == nil {
-				return fmt.Errorf("the session of a member is not here: %w", ErrNoNode)
+			call, err := commandable(ctx, tx, customerID, member.CallID)
+			if errors.Is(err, ErrCallNotActive) {
+				continue // it has ended in this moment
 			}
-			found = append(found, s)
+			if err != nil {
+				return err
+			}
+			command, err := giveCommand(ctx, tx, call, wanted.order())
+			if err != nil {
+				return err
+			}
+			given = append(given, command)
 		}
 		if inTx == nil {
 			return nil
@@ -100,43 +102,35 @@ func (m *Manager) EndConference(ctx context.Context, customerID, conferenceID st
 	if err != nil {
 		return err
 	}
-	for _, s := range found {
-		s.box.put(message{group: &order})
+	for _, command := range given {
+		m.handOver(ctx, command)
 	}
 	return nil
 }
 
 // LeaveQueue takes a waiting call out of a queue. The call goes on with its list; its outcome is left. inTx, when set, runs in
 // the transaction that found the entry. Errors: models.ErrNotFound when the call does not wait in the queue (any more),
-// ErrCallNotActive, ErrNoNode.
+// ErrCallNotActive.
 func (m *Manager) LeaveQueue(ctx context.Context, customerID, queue, callID string, inTx func(tx *models.Store, call *models.Call) error) error {
-	order := &groupOrder{}
-	_, err := m.command(ctx, customerID, callID, func(*session) (message, error) {
-		return message{group: order}, nil
-	}, func(tx *models.Store, call *models.Call) error {
+	_, err := m.command(ctx, customerID, callID, func(tx *models.Store, _ *models.Call) (*order, error) {
 		entries, err := tx.QueueEntries(ctx, customerID, queue)
 		if err != nil {
-			return fmt.Errorf("read queue %q: %w", queue, err)
+			return nil, fmt.Errorf("read queue %q: %w", queue, err)
 		}
-		order.entryID = ""
 		for _, e := range entries {
 			if e.CallID == callID && (e.State == models.QueueWaiting || e.State == models.QueueTaken) {
-				order.entryID = e.ID
+				wanted := groupOrder{entryID: e.ID}
+				return wanted.order(), nil
 			}
 		}
-		if order.entryID == "" {
-			return fmt.Errorf("find the call in queue %q: %w", queue, models.ErrNotFound)
-		}
-		if inTx == nil {
-			return nil
-		}
-		return inTx(tx, call)
-	})
+		return nil, fmt.Errorf("find the call in queue %q: %w", queue, models.ErrNotFound)
+	}, inTx)
 	return err
 }
 
 // handleGroup does an order.
 func (s *session) handleGroup(o *groupOrder) error {
+	s.orders.did(o.command)
 	r := s.room
 	switch {
 	case o.entryID != "":

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -34,14 +35,15 @@ type DirectRequest struct {
 
 // directive is a list that live control gives a call.
 type directive struct {
-	list []actions.Action
-	mode string
+	list    []actions.Action
+	mode    string
+	command string // the stored command that says so, "" for none
 }
 
 // Direct gives a customer's live call a new list, or more for the one it has. It returns the call as it stands; the call's own
 // goroutine takes the list over, one command after the other, so that two at once are never mixed. A call that is not answered
 // yet keeps the list until it is: a replacement stands in for what the answer_url would have said. Errors: *RequestError,
-// models.ErrNotFound, ErrCallNotActive, ErrCallNotStarted for one that waits to be dialled, ErrNoNode when the call's node is not connected to this process.
+// models.ErrNotFound, ErrCallNotActive, ErrCallNotStarted for one that waits to be started.
 func (m *Manager) Direct(ctx context.Context, customerID, callID string, req DirectRequest) (*models.Call, error) {
 	d := &directive{list: req.Actions, mode: req.Mode}
 	if d.mode == "" {
@@ -61,57 +63,61 @@ func (m *Manager) Direct(ctx context.Context, customerID, callID string, req Dir
 		}
 	}
 	defer fulfil()
-	return m.command(ctx, customerID, callID, func(s *session) (message, error) {
+	return m.command(ctx, customerID, callID, func(tx *models.Store, call *models.Call) (*order, error) {
 		fulfil()
-		if !s.box.promise() {
-			return message{}, ErrCallNotActive // it is being ended
+		waiting, err := m.waitingActions(ctx, tx, call)
+		if s := m.callSession(call.ID); s != nil && err == nil {
+			if !s.box.promise() {
+				return nil, ErrCallNotActive // it is being ended
+			}
+			promised, waiting = s.box, int(s.pending.Load())
 		}
-		promised = s.box
-		if d.mode == ModeAppend && int(s.pending.Load())+len(d.list) > maxPending {
-			return message{}, &RequestError{Field: "actions", Message: fmt.Sprintf("must leave at most %d actions waiting on the call", maxPending)}
+		if err != nil {
+			return nil, err
 		}
-		return message{directed: d}, nil
+		if d.mode == ModeAppend && waiting+len(d.list) > maxPending {
+			return nil, &RequestError{Field: "actions", Message: fmt.Sprintf("must leave at most %d actions waiting on the call", maxPending)}
+		}
+		return d.order()
 	}, req.InTx)
 }
 
-// command sends a message to the session of a customer's live call. build makes the message and may refuse; inTx, when set,
-// runs in the transaction that found the call alive.
-func (m *Manager) command(ctx context.Context, customerID, callID string, build func(s *session) (message, error), inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	var call *models.Call
-	var order message
-	var s *session
-	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
-		found, err := tx.Call(ctx, customerID, callID)
-		if err != nil {
-			return fmt.Errorf("find call: %w", err)
-		}
-		call = found
-		if !call.Live() {
-			return ErrCallNotActive
-		}
-		if call.Status == StatusQueued {
-			return ErrCallNotStarted
-		}
-		if s = m.callSession(call.ID); s == nil {
-			return fmt.Errorf("the call's session is not here: %w", ErrNoNode)
-		}
-		if order, err = build(s); err != nil {
-			return err
-		}
-		if inTx == nil {
-			return nil
-		}
-		return inTx(tx, call)
-	})
-	if err != nil {
-		return nil, err
+// waitingActions counts the actions that wait on a call whose session is elsewhere: those of its stored list, and of the lists
+// that it has been given since.
+func (m *Manager) waitingActions(ctx context.Context, tx *models.Store, call *models.Call) (int, error) {
+	if m.callSession(call.ID) != nil {
+		return 0, nil // the session knows better
 	}
-	s.box.put(order)
-	return call, nil
+	var list []json.RawMessage
+	if len(call.Cursor.List) > 0 {
+		if err := json.Unmarshal(call.Cursor.List, &list); err != nil {
+			return 0, fmt.Errorf("read the list of call %q: %w", call.ID, err)
+		}
+	}
+	waiting := max(0, len(list)-call.Cursor.Index)
+	commands, err := tx.Commands(ctx, call.ID, 0)
+	if err != nil {
+		return 0, err
+	}
+	for i := range commands {
+		if commands[i].Kind != models.CommandDirect {
+			continue
+		}
+		given, err := readCommand(&commands[i])
+		if err != nil {
+			return 0, err
+		}
+		if given.directed.mode == ModeReplace {
+			waiting = 0
+		}
+		waiting += len(given.directed.list)
+	}
+	return waiting, nil
 }
 
 // direct takes a list of live control over. Whoever waits for something sees interrupted when it was a replacement.
 func (s *session) direct(d *directive) error {
+	s.orders.wait(d.command)
 	switch {
 	case d.mode == ModeReplace:
 		s.replacement, s.appended = d, nil

@@ -75,20 +75,29 @@ func TestReplaceWhileTheCallIsBeingAnswered(t *testing.T) {
 	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{ended.Status, ended.Reason})
 }
 
-// While the calls of a manager drain, callers are refused, not left to listen to nothing.
-func TestDrainingManagerRefusesCallers(t *testing.T) {
+// While a manager hangs up its calls, callers are refused, not left to listen to nothing.
+func TestManagerThatHangsUpRefusesCallers(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, modelstest.Open(t), func(c *Config) { c.Drain = time.Minute })
+	s := newScene(t, modelstest.Open(t), func(c *Config) { c.HangUpAtStop = true })
 	s.hold()
 	s.create()
 	c := s.sw.await("execute speak")
+	refuse := make(chan struct{})
+	s.sw.script("kill", func(k command) error {
+		if k.channel == c.channel {
+			<-refuse
+			s.sw.hangup(k.channel, k.args, "variable_sip_hangup_disposition", "send_bye")
+		}
+		return nil
+	})
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.manager.Stop(t.Context()) }()
 	require.Eventually(t, func() bool { return errors.Is(s.manager.Start(t.Context()), ErrStopping) }, 5*time.Second, time.Millisecond)
+	s.sw.await("kill")
 	channel := s.callIn()
 	kill := s.sw.await("kill")
 	require.Equal(t, []string{channel, causeTempFailure}, []string{kill.channel, kill.args})
-	s.sw.complete(c)
+	close(refuse)
 	require.NoError(t, <-stopped)
 	s.end()
 }
@@ -169,7 +178,7 @@ func (m *Manager) legChannels() map[string]*session {
 func TestNodeThatIsRemovedTakesNoCall(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, modelstest.Open(t))
-	n, err := s.manager.pick()
+	n, _, err := s.manager.pick(t.Context())
 	require.NoError(t, err)
 	s.manager.RemoveNode(s.node.ID)
 	require.ErrorIs(t, s.manager.register(newSession(n, "late")), ErrNoNode)
@@ -198,7 +207,7 @@ func TestReplyLostWithTheConnection(t *testing.T) {
 func TestReconnectWhileACallIsStored(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, modelstest.Open(t))
-	n, err := s.manager.pick()
+	n, _, err := s.manager.pick(t.Context())
 	require.NoError(t, err)
 	session := newSession(n, "arriving")
 	require.NoError(t, s.manager.register(session))

@@ -83,6 +83,7 @@ func (s *session) runFlow() error {
 // endOfList ends the call whose list is done, unless live control has more for it: what it has accepted by now still runs.
 func (s *session) endOfList() error {
 	more := func() bool { return s.flow.index < len(s.flow.list) || s.interrupted() }
+	s.takeLate()
 	if err := s.await(nil, func() bool { return more() || s.box.closeIdle() }); err != nil || more() {
 		return err
 	}
@@ -192,6 +193,9 @@ func (s *session) setList(list []actions.Action, index int) error {
 		return fmt.Errorf("store the list: %w", err)
 	}
 	s.flow.list, s.flow.raw, s.flow.index = list, raw, index
+	if s.replacement == nil && len(s.appended) == 0 {
+		s.orders.take()
+	}
 	s.count()
 	return nil
 }
@@ -390,11 +394,17 @@ func (s *session) beginWith(also func(ctx context.Context, tx *models.Store, cal
 	}
 	err := s.change("cursor", func(ctx context.Context, tx *models.Store, call *models.Call) error {
 		call.Cursor = models.Cursor{List: s.flow.raw, Index: s.flow.index, EventUUID: id, Begun: true, Request: call.Cursor.Request}
-		if err := tx.UpdateCall(ctx, call, "cursor", "variables"); err != nil || also == nil {
+		if err := tx.UpdateCall(ctx, call, "cursor", "variables"); err != nil {
+			return err
+		}
+		if err := s.storeOrders(ctx, tx); err != nil || also == nil {
 			return err
 		}
 		return also(ctx, tx, call)
 	})
+	if err == nil {
+		s.orders.taken = nil
+	}
 	return id, err
 }
 

@@ -52,7 +52,7 @@ func (s *session) admit() error {
 	s.app = app
 	call := &models.Call{
 		ID: models.NewID("call_"), CustomerID: r.customerID, ApplicationID: app.ID, TrunkID: r.trunkID, DIDID: r.didID, NodeID: &s.node.row.ID,
-		Direction: DirectionInbound, From: party(s.park.Get("Caller-Caller-ID-Number")), To: r.to, ChannelID: s.channel,
+		Fence: s.node.row.LeaseToken, Direction: DirectionInbound, From: party(s.park.Get("Caller-Caller-ID-Number")), To: r.to, ChannelID: s.channel,
 	}
 	// Before it is stored: from then on it may be commanded.
 	s.m.nameCall(s, call.ID)
@@ -66,6 +66,9 @@ func (s *session) admit() error {
 		s.log.Warn("inbound leg refused: balance too low", "customer_id", r.customerID)
 		s.refuse(causeTempFailure)
 		return s.insertRefused(ctx, call)
+	}
+	if errors.Is(err, models.ErrStale) {
+		return errAbandoned // the node is another controller's, which finds the channel parked
 	}
 	if err != nil {
 		s.log.Error("inbound leg refused: its call cannot be stored", "error", err)

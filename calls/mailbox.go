@@ -27,6 +27,8 @@ type message struct {
 	expired *detection
 	// screened is a dialled party whose greeting has lasted long enough to be judged.
 	screened *leg
+	// leave is that the call is another controller's from now on.
+	leave bool
 	// nudge carries nothing: it makes the session look again at what it waits for. It takes no room.
 	nudge bool
 }
@@ -57,6 +59,7 @@ type mailbox struct {
 	overflowed bool
 	promised   int  // lists of live control that are accepted and not here yet
 	closed     bool // no more of them is accepted
+	left       bool // the call is another controller's: nothing else is taken any more
 }
 
 func newMailbox(channel string) *mailbox {
@@ -75,6 +78,23 @@ func (b *mailbox) put(m message) bool {
 	return kept
 }
 
+// offer is put for what can be offered again: where there is no room, nothing is lost and nothing happens.
+func (b *mailbox) offer(m message) bool {
+	b.mu.Lock()
+	room := m.ending != nil || len(b.queue) < mailboxLimit/2
+	if room {
+		b.add(m)
+	}
+	b.mu.Unlock()
+	if room {
+		select {
+		case b.ready <- struct{}{}:
+		default:
+		}
+	}
+	return room
+}
+
 func (b *mailbox) add(m message) bool {
 	switch {
 	case m.event != nil && m.event.Name() == eventHangupComplete && m.event.ChannelID() == b.channel:
@@ -86,6 +106,9 @@ func (b *mailbox) add(m message) bool {
 		b.lost = true
 		return true
 	case m.nudge:
+		return true
+	case m.leave:
+		b.left = true
 		return true
 	case m.ending != nil:
 		if b.ending == nil {
@@ -139,19 +162,28 @@ func (b *mailbox) close() {
 	b.closed = true
 }
 
+// leaving says that the call is another controller's.
+func (b *mailbox) leaving() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.left
+}
+
 // empty says whether there is nothing to take.
 func (b *mailbox) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ending == nil && len(b.queue) == 0 && !b.overflowed && b.hangup == nil && !b.lost
+	return !b.left && b.ending == nil && len(b.queue) == 0 && !b.overflowed && b.hangup == nil && !b.lost
 }
 
-// take returns the next message. Wishes to end the call come first, then the queue in order, then the overflow mark,
+// take returns the next message. That the call is another's comes first, and again and again; then wishes to end the call, then the queue in order, then the overflow mark,
 // and the hangup only after everything that happened before it.
 func (b *mailbox) take() (m message, overflowed, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case b.left:
+		m = message{leave: true}
 	case b.ending != nil:
 		m = message{ending: b.ending}
 		b.ending = nil

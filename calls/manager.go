@@ -102,8 +102,10 @@ type Config struct {
 	// WatchEvery is how often the watchdog looks for calls that nobody steers, channels that nobody has and bills that differ from
 	// the switches' records. Default 30 s.
 	WatchEvery time.Duration
-	// Drain is how long Stop lets calls go on before it hangs them up. Default 0.
-	Drain time.Duration
+	// HangUpAtStop makes Stop end the calls, for a switch that ends with this process. Otherwise they are left to the next controller.
+	HangUpAtStop bool
+	// CommandInterval is how often the commands are looked for that other controllers have accepted. Default 50 ms.
+	CommandInterval time.Duration
 	// OnEnd, when set, is called after the terminal event of a call of this process is durable, from the call's goroutine:
 	// for metrics. It must not block.
 	OnEnd func(call models.Call)
@@ -113,6 +115,9 @@ type Config struct {
 	Simulated bool
 	// MaxCalls is how many calls one manager holds; further inbound ones are refused with 503. Default 20,000.
 	MaxCalls int
+	// MaxDeferred is how many changes of all calls wait in memory while the database is away; a call whose change finds no room
+	// waits itself. Default 16,384.
+	MaxDeferred int
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -151,10 +156,12 @@ func (c Config) withDefaults() (Config, error) {
 	c.WaitAfter = cmp.Or(c.WaitAfter, 2*time.Second)
 	c.RingTimeout = cmp.Or(c.RingTimeout, time.Minute)
 	c.HangupGrace = cmp.Or(c.HangupGrace, 2*time.Second)
+	c.CommandInterval = cmp.Or(c.CommandInterval, 50*time.Millisecond)
 	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 45*time.Second)
 	c.CDRWait = cmp.Or(c.CDRWait, 10*time.Second)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 30*time.Second)
 	c.MaxCalls = cmp.Or(c.MaxCalls, 20_000)
+	c.MaxDeferred = cmp.Or(c.MaxDeferred, 16_384)
 	return c, nil
 }
 
@@ -173,6 +180,10 @@ type Manager struct {
 	media *mediaStore
 	board *board
 	rooms *rooms
+	// outage holds what the database does not take.
+	outage *outage
+	// trunks is what is known of them when the database is not there to be asked.
+	trunks *trunkBook
 
 	// ctx ends when the sessions must stop at once; hangUp is closed when they must end their calls.
 	ctx    context.Context
@@ -183,6 +194,9 @@ type Manager struct {
 	stopped   bool // nothing is begun any more
 	nodes     map[string]*node
 	turn      int
+	elsewhere []string        // ids of the nodes that some controller holds and is connected to, as last seen
+	dialing   map[string]bool // calls of other controllers whose dialling is being claimed
+	polling   bool
 	byCall    map[string]*session
 	byChannel map[string]*session
 	byLeg     map[string]*session // of the parties that dial actions call
@@ -200,28 +214,37 @@ func NewManager(cfg Config) (*Manager, error) {
 	m := &Manager{
 		cfg: cfg, log: cfg.Logger,
 		nodes: map[string]*node{}, byCall: map[string]*session{}, byChannel: map[string]*session{}, byLeg: map[string]*session{},
-		idle: make(chan struct{}),
+		dialing: map[string]bool{}, idle: make(chan struct{}),
 	}
 	m.media = newMediaStore(cfg)
-	m.board, m.rooms = newBoard(), newRooms()
+	m.board, m.rooms, m.outage, m.trunks = newBoard(), newRooms(), newOutage(m), newTrunkBook(cfg.Store)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
 
-// Start lets the manager take calls. Calls that an earlier process left in the database are dealt with when their node
-// connects, see HandleUp.
+// Start lets the manager take calls, and carry out what other controllers accept for its own. Calls that an earlier process left in
+// the database are dealt with when their node connects, see HandleUp.
 func (m *Manager) Start(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stopping {
 		return ErrStopping
 	}
+	if m.polling {
+		return nil
+	}
+	m.polling = true
+	m.work.Add(1)
+	go func() {
+		defer m.work.Done()
+		m.commandsPoll(m.ctx)
+	}()
 	return nil
 }
 
-// Stop takes no more calls, lets the live ones go on for the configured drain, hangs up the rest and waits until each has
-// had its terminal event. When ctx ends first, what is left is abandoned: the next controller of the node ends it. Stop may
-// be called more than once.
+// Stop takes no more calls and leaves the live ones to the next controller of their nodes: what is under way with the database is
+// finished, and nothing is sent to a switch any more. With Config.HangUpAtStop it hangs them up instead and waits until each has had
+// its terminal event. When ctx ends first, what is left is abandoned. Stop may be called more than once.
 func (m *Manager) Stop(ctx context.Context) error {
 	m.mu.Lock()
 	first := !m.stopping
@@ -231,17 +254,12 @@ func (m *Manager) Stop(ctx context.Context) error {
 	}
 	m.mu.Unlock()
 
-	if m.cfg.Drain > 0 {
-		drained := time.NewTimer(m.cfg.Drain)
-		defer drained.Stop()
-		select {
-		case <-m.idle:
-		case <-drained.C:
-		case <-ctx.Done():
-		}
+	last := message{leave: true}
+	if m.cfg.HangUpAtStop {
+		last = message{ending: &intent{reason: ReasonShutdown, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}}
 	}
 	for _, s := range m.sessions() {
-		s.box.put(message{ending: &intent{reason: ReasonShutdown, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}})
+		s.box.put(last)
 	}
 	var err error
 	select {
@@ -263,8 +281,9 @@ func (m *Manager) Stop(ctx context.Context) error {
 	return err
 }
 
-// AddNode gives the manager a media node. The handler it returns must receive the node's events; esl's rules for a
-// Handler hold for it.
+// AddNode gives the manager a media node. row.LeaseToken is the token of this controller's lease: the fence of everything that is
+// written about the node's calls, see models.Call.Fence. The handler that AddNode returns must receive the node's events; esl's
+// rules for a Handler hold for it.
 func (m *Manager) AddNode(row models.Node, sw Switch) esl.Handler {
 	n := newNode(m, row, sw)
 	m.mu.Lock()
@@ -290,28 +309,39 @@ func (m *Manager) RemoveNode(nodeID string) {
 	n.lose()
 }
 
+// ReleaseNode lets go of a node that is another controller's now, or is about to be. Its calls live on: their sessions leave them,
+// and ReleaseNode waits for that until ctx ends.
+func (m *Manager) ReleaseNode(ctx context.Context, nodeID string) {
+	m.mu.Lock()
+	n := m.nodes[nodeID]
+	delete(m.nodes, nodeID)
+	m.mu.Unlock()
+	if n == nil {
+		return
+	}
+	n.close()
+	var leaving []*session
+	for _, s := range m.sessions() {
+		if s.node == n {
+			s.box.put(message{leave: true})
+			leaving = append(leaving, s)
+		}
+	}
+	for i, s := range leaving {
+		select {
+		case <-s.gone:
+		case <-ctx.Done():
+			n.log.Warn("sessions of a node that was let go are not done", "calls", len(leaving)-i, "error", ctx.Err())
+			return
+		}
+	}
+}
+
 // LiveCalls returns how many calls have a session in this process.
 func (m *Manager) LiveCalls() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.byChannel)
-}
-
-// pick returns a connected node for a new outbound call, each in its turn.
-func (m *Manager) pick() (*node, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var up []*node
-	for _, n := range m.nodes {
-		if n.connected() {
-			up = append(up, n)
-		}
-	}
-	if len(up) == 0 {
-		return nil, ErrNoNode
-	}
-	m.turn++
-	return up[m.turn%len(up)], nil
 }
 
 // register makes a session known by its channel, and by its call if it has one. It reports an error when the manager is stopping, full, or has a session for
@@ -357,6 +387,7 @@ func (m *Manager) unnameCall(callID string) {
 func (m *Manager) forget(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	close(s.gone)
 	delete(m.byChannel, s.channel)
 	if s.call != nil && m.byCall[s.call.ID] == s {
 		delete(m.byCall, s.call.ID)

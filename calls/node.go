@@ -117,6 +117,7 @@ func (n *node) arriveFrom(channel string, ev *esl.Event) {
 		if known := n.m.channelSession(channel); known != nil {
 			known.box.put(message{event: ev})
 		}
+	case errors.Is(err, ErrStopping) && !n.m.cfg.HangUpAtStop: // it stays parked for the next controller
 	default:
 		n.log.Warn("inbound call refused: no room", "channel", channel, "error", err)
 		s.refuseAside(causeTempFailure)

@@ -84,10 +84,13 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 	if err != nil {
 		return nil, err
 	}
+	if s == nil {
+		return m.insert(ctx, call, onCreate, withDial(ctx, also))
+	}
 	stored, err := m.insert(ctx, call, onCreate, also)
 	if err != nil {
 		m.forget(s)
-		return nil, err
+		return nil, lostNode(err)
 	}
 	return s.dispatch(stored), nil
 }
@@ -116,8 +119,9 @@ func (m *Manager) newCall(req *CreateRequest) (*models.Call, error) {
 	return call, nil
 }
 
-// place gives a call its trunk, its node, its channel and a session, which is registered but does not run. The session is
-// known before the call is stored as dialing: whoever cancels the call the moment that it is finds it.
+// place gives a call its trunk, its node, its channel and, where the node is this controller's, a session, which is registered
+// but does not run. The session is known before the call is stored as dialing: whoever cancels the call the moment that it is
+// finds it. The call of a node that is another controller's has no session here: it must be stored withDial.
 func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Application) (*session, error) {
 	trunk, err := m.cfg.Store.ActiveOutboundTrunk(ctx, call.CustomerID)
 	if errors.Is(err, models.ErrNotFound) {
@@ -126,11 +130,16 @@ func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Appl
 	if err != nil {
 		return nil, fmt.Errorf("find trunk: %w", err)
 	}
-	n, err := m.pick()
+	n, elsewhere, err := m.pick(ctx)
 	if err != nil {
 		return nil, err
 	}
-	call.TrunkID, call.NodeID, call.ChannelID = &trunk.ID, &n.row.ID, uuid.NewString()
+	call.TrunkID, call.ChannelID = &trunk.ID, uuid.NewString()
+	if n == nil {
+		call.NodeID, call.Fence = &elsewhere, 0
+		return nil, nil
+	}
+	call.NodeID, call.Fence = &n.row.ID, n.row.LeaseToken
 	s := newSession(n, call.ChannelID)
 	s.app, s.flow.gateway = app, trunk.GatewayName
 	s.setCall(call)
@@ -183,6 +192,7 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 	if err != nil {
 		return nil, err
 	}
+	m.trunks.foresee(ctx, stored.CustomerID)
 	return &stored, nil
 }
 
@@ -207,6 +217,9 @@ func (s *session) dialOut() error {
 		s.log.Warn("originate failed", "error", err)
 		why := intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}
 		if errors.Is(err, esl.ErrDown) {
+			if s.box.leaving() && !errors.Is(err, esl.ErrNoReply) {
+				return s.passOn() // the connection was ended because the node is another controller's
+			}
 			why.reason = ReasonNodeLost
 		}
 		s.ask(why)

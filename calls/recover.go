@@ -54,6 +54,12 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
 		if n.m.callSession(call.ID) != nil || n.m.channelSession(call.ChannelID) != nil {
 			continue // also an inbound call that was stored a moment ago, whose session does not know its name yet
 		}
+		if waits, err := n.m.waitsForDial(ctx, call); err != nil || waits {
+			if err != nil {
+				n.log.Error("orphan call not checked", "error", err)
+			}
+			continue
+		}
 		switch gone, err := n.gone(ctx, call, present[call.ChannelID], snapshot.Restarted); {
 		case err != nil:
 			n.log.Error("orphan call not checked", "error", err)

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -221,7 +222,7 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 
 func TestStopHangsUpAndWaits(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, modelstest.Open(t))
+	s := newScene(t, modelstest.Open(t), func(c *Config) { c.HangUpAtStop = true })
 	s.hold()
 	s.create()
 	s.sw.await("execute speak")
@@ -231,20 +232,33 @@ func TestStopHangsUpAndWaits(t *testing.T) {
 	require.NoError(t, s.manager.Stop(t.Context()))
 	require.ErrorIs(t, s.manager.Start(t.Context()), ErrStopping)
 	_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
-	require.ErrorIs(t, err, ErrNoNode)
+	require.ErrorIs(t, err, ErrStopping)
 }
 
-func TestStopDrains(t *testing.T) {
+func TestStopLeavesTheCallsAlone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, modelstest.Open(t), func(c *Config) { c.Drain = time.Minute })
-	s.hold()
-	s.create()
-	c := s.sw.await("execute speak")
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.manager.Stop(t.Context()) }()
-	s.sw.complete(c)
-	require.NoError(t, <-stopped)
-	require.Equal(t, ReasonCompleted, s.end().Reason)
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		s.hold()
+		created := s.create()
+		s.sw.await("execute speak")
+		channel := s.callIn()
+		said := s.sw.await("execute speak")
+		require.Equal(t, channel, said.channel)
+		require.NoError(t, s.manager.Stop(t.Context()))
+		require.NotContains(t, strings.Join(s.sw.log(), "\n"), "kill", "nothing is hung up")
+		require.Empty(t, s.ended)
+		for _, id := range []string{created.ChannelID, channel} {
+			call, err := store.CallByChannel(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, StatusInProgress, call.Status)
+			require.True(t, call.Cursor.Begun, "where it goes on is stored")
+		}
+		late := s.sw.callIn("+15559876543", s.did.NumberE164, s.source)
+		s.sw.mu.Lock()
+		defer s.sw.mu.Unlock()
+		require.False(t, s.sw.channels[late].dead, "it stays parked for the next controller")
+	})
 }
 
 func TestFullMailboxEndsTheCall(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ type session struct {
 	node    *node
 	channel string
 	box     *mailbox
+	gone    chan struct{} // closed when the session is forgotten
 
 	log  *slog.Logger
 	call *models.Call        // nil until an inbound leg is admitted
@@ -71,6 +73,10 @@ type session struct {
 	taking      *taking          // the queue that the call takes from
 	reparked    bool             // the channel has parked since this was last made false
 	notes       []note           // events to be written with the next change of the call
+	backlog     backlog          // changes that wait for the database
+	orders      orders           // commands that were taken and are not deleted yet
+	intake      sync.Mutex       // held while commands are put into the mailbox
+	received    atomic.Int64     // position of the last command that was
 	pending     atomic.Int64     // how many actions wait, for the bound on live control
 	running     string           // Event-UUID of the application that runs, "" for none
 	marker      string           // Event-UUID of what was queued behind it after a reconnect
@@ -84,7 +90,7 @@ type session struct {
 }
 
 func newSession(n *node, channel string) *session {
-	return &session{m: n.m, node: n, channel: channel, box: newMailbox(channel), legs: map[string]*leg{}, log: n.log.With("channel", channel)}
+	return &session{m: n.m, node: n, channel: channel, box: newMailbox(channel), gone: make(chan struct{}), legs: map[string]*leg{}, log: n.log.With("channel", channel)}
 }
 
 // setCall gives the session its call.
@@ -115,6 +121,10 @@ func (s *session) run() {
 		err = s.bringDown()
 	}
 	s.dropDetections()
+	if !s.ended && errors.Is(err, errAbandoned) {
+		s.log.Info("call is left to the next controller")
+		return // with the files that the switch may be playing
+	}
 	if s.ended {
 		err = s.finish()
 	}
@@ -133,6 +143,9 @@ func (s *session) live() error {
 	case s.park != nil:
 		err = s.admit()
 	default:
+		if s.box.leaving() {
+			return s.passOn()
+		}
 		err = s.dialOut()
 	}
 	if err != nil {
@@ -201,6 +214,8 @@ func (s *session) pause(d time.Duration, done func() bool) error {
 // handle does what a message means for the call as a whole.
 func (s *session) handle(m message) error {
 	switch {
+	case m.leave:
+		return errAbandoned
 	case m.event != nil:
 		return s.handleEvent(m.event)
 	case m.ending != nil:

@@ -31,15 +31,24 @@ func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx
 	if err != nil {
 		return nil, err
 	}
+	if s == nil {
+		stored, err := m.start(ctx, waiting, withDial(ctx, inTx))
+		return stored, startedBefore(err)
+	}
 	stored, err := m.start(ctx, waiting, inTx)
 	if err != nil {
 		m.forget(s)
-		if errors.Is(err, models.ErrStale) {
-			err = ErrCallNotQueued
-		}
-		return nil, err
+		return nil, startedBefore(err)
 	}
 	return s.dispatch(stored), nil
+}
+
+// startedBefore words that a call which was found waiting does not wait any more.
+func startedBefore(err error) error {
+	if errors.Is(err, models.ErrStale) {
+		return ErrCallNotQueued
+	}
+	return err
 }
 
 // startable says why a call cannot be started.
@@ -74,7 +83,7 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *
 			return fmt.Errorf("reserve: %w", err)
 		}
 		call.PricePerMinuteMicros, call.HoldMicros, call.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
-		call.TrunkID, call.NodeID, call.ChannelID = placed.TrunkID, placed.NodeID, placed.ChannelID
+		call.TrunkID, call.NodeID, call.ChannelID, call.Fence = placed.TrunkID, placed.NodeID, placed.ChannelID, placed.Fence
 		call.Status = arrow.to[0]
 		if err := tx.StartCall(ctx, call); err != nil {
 			return fmt.Errorf("%s: %w", arrow.event, err)

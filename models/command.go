@@ -41,8 +41,10 @@ func (Command) TableName() string { return "call_commands" }
 type CommandHead struct {
 	CallID string
 	NodeID string
-	// First is the position of the first of them, Last that of the last.
-	First, Last int64
+	// Last is the position of the last of them.
+	Last int64
+	// Dials says that the call is yet to be dialled.
+	Dials bool
 }
 
 // AddCommand gives a live call that has a node a command and returns it with its ID and position. From here to the end of the
@@ -81,8 +83,8 @@ func (s *Store) CommandHeads(ctx context.Context, nodeIDs []string) ([]CommandHe
 		return nil, nil
 	}
 	var heads []CommandHead
-	err := s.read(ctx).Raw(`SELECT call_id, node_id, MIN(position) AS first, MAX(position) AS last FROM call_commands
-		WHERE node_id IN ? GROUP BY call_id, node_id ORDER BY call_id`, nodeIDs).Scan(&heads).Error
+	err := s.read(ctx).Raw(`SELECT call_id, node_id, MAX(position) AS last, MAX(CASE WHEN kind = 'dial' THEN 1 ELSE 0 END) = 1 AS dials
+		FROM call_commands WHERE node_id IN ? GROUP BY call_id, node_id ORDER BY call_id`, nodeIDs).Scan(&heads).Error
 	return heads, explain(err, "look for commands")
 }
 

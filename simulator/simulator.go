@@ -150,7 +150,8 @@ func (r *run) play(ctx context.Context, dir string, app models.Application) (err
 	client := *r.s.cfg.Client
 	client.Transport = &recorder{next: transport(r.s.cfg.Client), path: r.path}
 	manager, err := calls.NewManager(calls.Config{
-		Store: store, Rater: rater, Client: &client, Logger: r.s.cfg.Logger, Now: r.clock.Now,
+		HangUpAtStop: true,
+		Store:        store, Rater: rater, Client: &client, Logger: r.s.cfg.Logger, Now: r.clock.Now,
 		Providers:   []netip.Prefix{netip.MustParsePrefix(source + "/32")},
 		VoiceEngine: r.s.cfg.VoiceEngine, Voice: r.s.cfg.Voice, Simulated: true,
 		Synthesis: r.s.cfg.Synthesis, Recognizer: r.s.cfg.Recognizer, StreamHosts: r.s.cfg.StreamHosts,

@@ -1,0 +1,221 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tandem/models"
+)
+
+// dialLimit is how old a call may be when it is dialled at last. Whoever asked for it has waited for nothing then.
+const dialLimit = time.Minute
+
+// dialers is how many calls of other controllers are begun at a time.
+const dialers = 16
+
+// withDial stores, with the call, the command that makes the holder of its node dial it.
+func withDial(ctx context.Context, also func(tx *models.Store, call *models.Call) error) func(tx *models.Store, call *models.Call) error {
+	return func(tx *models.Store, call *models.Call) error {
+		if _, err := giveCommand(ctx, tx, call, &order{kind: models.CommandDial, payload: struct{}{}}); err != nil {
+			return err
+		}
+		if also == nil {
+			return nil
+		}
+		return also(tx, call)
+	}
+}
+
+// lostNode words that a node was taken by another controller in the moment in which a call was to be placed on it.
+func lostNode(err error) error {
+	if errors.Is(err, models.ErrStale) {
+		return fmt.Errorf("%w: %w", ErrNoNode, err)
+	}
+	return err
+}
+
+// pick returns a node for a new outbound call, each in its turn: one of ours, or the id of another controller's.
+func (m *Manager) pick(ctx context.Context) (ours *node, elsewhere string, err error) {
+	ours, elsewhere, err = m.pickKnown()
+	if !errors.Is(err, ErrNoNode) {
+		return ours, elsewhere, err
+	}
+	// A controller that has just started, or has just lost its nodes, does not know yet who has them.
+	if err := m.lookForNodes(ctx); err != nil {
+		return nil, "", err
+	}
+	return m.pickKnown()
+}
+
+func (m *Manager) pickKnown() (ours *node, elsewhere string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopping {
+		return nil, "", ErrStopping
+	}
+	ids := make([]string, 0, len(m.nodes)+len(m.elsewhere))
+	for id, n := range m.nodes {
+		if n.connected() {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range m.elsewhere {
+		if m.nodes[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, "", ErrNoNode
+	}
+	slices.Sort(ids)
+	m.turn++
+	id := ids[m.turn%len(ids)]
+	return m.nodes[id], id, nil
+}
+
+// lookForNodes learns which nodes can take a call.
+func (m *Manager) lookForNodes(ctx context.Context) error {
+	ids, err := m.cfg.Store.ConnectedNodes(ctx)
+	if err != nil {
+		return fmt.Errorf("look for nodes: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.elsewhere = ids
+	return nil
+}
+
+// dialStored begins the session of a call that another controller has stored for a node of ours. It does not wait.
+func (m *Manager) dialStored(head models.CommandHead) {
+	m.mu.Lock()
+	n := m.nodes[head.NodeID]
+	free := n != nil && n.connected() && !m.stopping && !m.dialing[head.CallID] && len(m.dialing) < dialers
+	if free {
+		m.dialing[head.CallID] = true
+	}
+	m.mu.Unlock()
+	if !free {
+		return // it is looked for again
+	}
+	done := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.dialing, head.CallID)
+	}
+	begun := m.goWork(func() {
+		defer done()
+		ctx, cancel := context.WithTimeout(m.ctx, m.cfg.CommandTimeout)
+		defer cancel()
+		if err := m.dialElsewhere(ctx, n, head.CallID); err != nil && ctx.Err() == nil {
+			n.log.Error("call of another controller not dialled, trying again", "call_id", head.CallID, "error", err)
+		}
+	})
+	if !begun {
+		done()
+	}
+}
+
+// dialElsewhere claims the dialling of a call and does it.
+func (m *Manager) dialElsewhere(ctx context.Context, n *node, callID string) error {
+	command, call, err := m.storedDial(ctx, callID)
+	if err != nil || command == nil {
+		return err
+	}
+	if m.cfg.Now().Sub(command.CreatedAt) > dialLimit {
+		return m.dropDial(ctx, n, command)
+	}
+	app, err := m.cfg.Store.ApplicationByID(ctx, call.ApplicationID)
+	if err != nil {
+		return fmt.Errorf("find application: %w", err)
+	}
+	if call.TrunkID == nil {
+		return fmt.Errorf("call %q has no trunk", call.ID)
+	}
+	trunk, err := m.cfg.Store.Trunk(ctx, call.CustomerID, *call.TrunkID)
+	if err != nil {
+		return fmt.Errorf("find trunk: %w", err)
+	}
+	s := newSession(n, call.ChannelID)
+	s.app, s.flow.gateway = app, trunk.GatewayName
+	s.received.Store(command.Position)
+	s.setCall(call)
+	if err := m.register(s); err != nil {
+		if errors.Is(err, errKnownCall) || errors.Is(err, errKnownChannel) {
+			return nil
+		}
+		return err
+	}
+	claimed, err := m.cfg.Store.ClaimDial(ctx, command, n.row.LeaseToken)
+	if err != nil {
+		m.forget(s)
+		if errors.Is(err, models.ErrStale) {
+			return nil // it was dialled, or has ended, or the node is another controller's
+		}
+		return err
+	}
+	s.dispatch(claimed)
+	return nil
+}
+
+// storedDial finds the command to dial a call, nil when there is none any more, and the call.
+func (m *Manager) storedDial(ctx context.Context, callID string) (*models.Command, *models.Call, error) {
+	commands, err := m.cfg.Store.Commands(ctx, callID, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	i := slices.IndexFunc(commands, func(c models.Command) bool { return c.Kind == models.CommandDial })
+	if i < 0 {
+		return nil, nil, nil
+	}
+	call, err := m.cfg.Store.CallByID(ctx, callID)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &commands[i], call, nil
+}
+
+// waitsForDial says whether a call that has no channel is still to be dialled. It is no orphan.
+func (m *Manager) waitsForDial(ctx context.Context, call *models.Call) (bool, error) {
+	if call.Status != StatusDialing || call.LastCommand == 0 {
+		return false, nil
+	}
+	command, _, err := m.storedDial(ctx, call.ID)
+	return command != nil, err
+}
+
+// dropDial ends a call that nobody has dialled for too long: its node was away.
+func (m *Manager) dropDial(ctx context.Context, n *node, command *models.Command) error {
+	call, err := m.cfg.Store.ClaimDial(ctx, command, n.row.LeaseToken)
+	if err != nil {
+		if errors.Is(err, models.ErrStale) {
+			return nil
+		}
+		return err
+	}
+	err = m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+		ended := *call
+		return m.end(ctx, tx, &ended, ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform}, m.cfg.Now())
+	})
+	if err != nil {
+		return fmt.Errorf("end a call that was not dialled: %w", err)
+	}
+	n.log.Warn("call ended: its node was away for too long", "call_id", call.ID)
+	return nil
+}
+
+// passOn leaves a call that the switch was never told to dial to the next controller of its node.
+func (s *session) passOn() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), s.m.cfg.CommandTimeout)
+	defer cancel()
+	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+		_, err := giveCommand(ctx, tx, s.call, &order{kind: models.CommandDial, payload: struct{}{}})
+		return err
+	})
+	if err != nil {
+		s.log.Error("call that was not dialled yet is not passed on", "error", err)
+	}
+	return errAbandoned
+}
