@@ -54,7 +54,7 @@ func TestGatherAsksWithItsResult(t *testing.T) {
 		}, asks[1].Result)
 		apps := s.executed()
 		require.Len(t, apps, 2)
-		require.Equal(t, `play_and_get_digits 1 4 1 5000 # say:Your\\sPIN,\\splease\\! silence_stream://1 tandem_digits_1 .* 3000`, apps[0])
+		require.Equal(t, `play_and_get_digits 1 4 1 5000 # say:Your\\sPIN,\\splease\\! silence_stream://1 tandem_digits_ .* 3000`, apps[0])
 		require.Contains(t, apps[1], "Wrong.")
 		require.Contains(t, s.sw.log(), "setvar tts_engine=flite")
 		require.Contains(t, s.sw.log(), "setvar playback_delimiter=!")

@@ -3,6 +3,8 @@ package calls
 import (
 	"context"
 	"time"
+
+	"tandem/esl"
 )
 
 // doAnswer answers an inbound call; any other is answered already.
@@ -11,7 +13,7 @@ func (s *session) doAnswer() (outcome, error) {
 		return outcome{}, nil
 	}
 	s.flow.idle = 0
-	id, err := s.begin()
+	id, err := s.begin(esl.Answer())
 	if err != nil {
 		return outcome{}, err
 	}

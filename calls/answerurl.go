@@ -362,6 +362,9 @@ func (s *session) ring() error {
 		return nil
 	}
 	s.rung = true
+	if err := s.keep(); err != nil {
+		return err
+	}
 	return s.order("ring", func(ctx context.Context) error {
 		return s.node.sw.Execute(ctx, s.channel, esl.NewEventUUID(), esl.RingReady())
 	})

@@ -74,27 +74,35 @@ func (s *session) doConference(a *actions.Conference) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	id, err := s.begin()
-	if err != nil {
-		return outcome{}, err
-	}
-	if err := s.open(false); err != nil {
-		return outcome{}, err
-	}
-	if err := s.prepareRoom(a, music); err != nil {
-		return outcome{}, err
-	}
 	r := &room{record: a.Record}
-	refusal, err := s.enterRoom(a, r)
+	if known, err := s.storedRoom(a.Name, r); err != nil {
+		return outcome{}, err
+	} else if !known {
+		if err := s.open(false); err != nil {
+			return outcome{}, err
+		}
+		if err := s.prepareRoom(a, music); err != nil {
+			return outcome{}, err
+		}
+		refusal, err := s.enterRoom(a, r)
+		if err != nil {
+			return outcome{}, err
+		}
+		if refusal != "" {
+			return outcome{result: map[string]any{"outcome": refusal, "seconds": 0.0}}, nil
+		}
+	}
+	app, err := esl.ConferenceApp(r.conference.Room, conferenceProfile, roomFlags(a)...)
 	if err != nil {
 		return outcome{}, err
 	}
-	if refusal != "" {
-		return outcome{result: map[string]any{"outcome": refusal, "seconds": 0.0}}, nil
+	id, err := s.begin(app)
+	if err != nil {
+		return outcome{}, err
 	}
 	s.m.rooms.enter(r.conference.ID, s.giveFile(music))
 	defer s.leaveRooms(r)
-	return s.stayInRoom(a, r, id)
+	return s.stayInRoom(a, r, id, app)
 }
 
 // leaveRooms gives back what the room holds of the call. The end of the call ends the membership if the action did not.
@@ -210,13 +218,13 @@ func (s *session) enterRoom(a *actions.Conference, r *room) (refusal string, err
 }
 
 // stayInRoom runs the conference application until the stay is over.
-func (s *session) stayInRoom(a *actions.Conference, r *room, id string) (outcome, error) {
-	r.limit = s.deadline(a.MaxSeconds)
-	defer r.limit.stop()
-	app, err := esl.ConferenceApp(r.conference.Room, conferenceProfile, roomFlags(a)...)
-	if err != nil {
-		return outcome{}, err
+func (s *session) stayInRoom(a *actions.Conference, r *room, id string, app esl.App) (outcome, error) {
+	left := a.MaxSeconds
+	if s.underway != "" {
+		left -= s.m.cfg.Now().Sub(r.member.JoinedAt)
 	}
+	r.limit = s.deadline(left)
+	defer r.limit.stop()
 	outer := s.until
 	s.until = r.over
 	done, err := s.executeUntil(id, app, func(ctx context.Context) error { return s.kickSelf(ctx, r) })

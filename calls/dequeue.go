@@ -64,7 +64,17 @@ func (s *session) doDequeue(a *actions.Dequeue) (outcome, error) {
 		s.taking = nil
 		s.m.board.leave(t.key, t.place)
 	}()
-	limit := s.deadline(a.Timeout)
+	if s.repeats {
+		result, err := s.talkOn(a, t)
+		if err != nil {
+			return outcome{}, err
+		}
+		if result != nil {
+			return outcome{result: result}, undo()
+		}
+	}
+	_, begun := s.rounds()
+	limit := s.deadline(a.Timeout - s.m.cfg.Now().Sub(begun))
 	defer limit.stop()
 	for {
 		found, err := s.nextCaller(t, limit)

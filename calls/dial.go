@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -28,6 +27,9 @@ type dialing struct {
 	group    esl.Group        // what all rounds have in common
 	ringback esl.Ringback
 	legs     []*leg // of all rounds, in order
+	begins   int    // where the current round's legs begin
+	first    int    // party of the current rounds, of a sequential dial
+	resumed  []*leg // of the round that an earlier controller had begun, until it is gone on with
 }
 
 // called is one target and the trunks that are left to reach it by.
@@ -67,25 +69,10 @@ func (d *dialing) prepare(verb string) (failed bool, err error) {
 	if failed, err = d.prepareRingback(verb); err != nil || failed {
 		return failed, err
 	}
-	return d.prepareQuestion(verb)
-}
-
-// trunksTo are the trunks that lead to a number, in the order in which they are tried: the one that a target names, or all of the
-// customer's active ones.
-func (s *session) trunksTo(id string) ([]models.Trunk, error) {
-	ctx, cancel := s.command()
-	defer cancel()
-	if id == "" {
-		return s.m.cfg.Store.ActiveOutboundTrunks(ctx, s.call.CustomerID)
+	if failed, err = d.prepareQuestion(verb); err != nil || failed {
+		return failed, err
 	}
-	trunk, err := s.m.cfg.Store.Trunk(ctx, s.call.CustomerID, id)
-	if errors.Is(err, models.ErrNotFound) || err == nil && (trunk.Direction != DirectionOutbound || !trunk.IsActive) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []models.Trunk{*trunk}, nil
+	return false, d.recall()
 }
 
 // defaultRingback is what an answered caller hears while a party rings that sends nothing itself.
@@ -151,7 +138,8 @@ func (d *dialing) run() error {
 		return err
 	}
 	if d.a.Strategy == actions.StrategySequential {
-		for i := range d.parties {
+		for i := d.first; i < len(d.parties); i++ {
+			d.first = i
 			if over, err := d.rounds(d.parties[i : i+1]); err != nil || over {
 				return err
 			}
@@ -166,7 +154,10 @@ func (d *dialing) run() error {
 // done, whoever else there might be to call.
 func (d *dialing) rounds(parties []*called) (over bool, err error) {
 	for {
-		legs := d.callable(parties)
+		legs := d.resumed
+		if legs == nil {
+			legs = d.callable(parties)
+		}
 		if len(legs) == 0 {
 			return false, nil
 		}
@@ -241,7 +232,8 @@ func (d *dialing) round(legs []*leg) error {
 	if err != nil {
 		return err
 	}
-	id, err := d.begin(legs)
+	app := esl.Bridge(dial)
+	id, err := d.begin(app, legs)
 	if err != nil {
 		return err
 	}
@@ -249,10 +241,23 @@ func (d *dialing) round(legs []*leg) error {
 		return err
 	}
 	s.onJoin = d.join
-	done, err := s.executeUntil(id, esl.Bridge(dial), s.killLegs)
+	if d.resumed != nil {
+		err = d.catchUp()
+	}
+	var ended *esl.Event
+	if err == nil {
+		ended, err = s.executeUntil(id, app, s.killLegs)
+	}
 	s.onJoin = nil
 	if err != nil {
 		return err // the end of the call ends the legs
+	}
+	if d.resumed != nil || ended.Get("Application-UUID") != id {
+		// The end of the bridge was not heard, nor perhaps those of the legs.
+		d.resumed = nil
+		if err := s.recallLegs(ended); err != nil {
+			return err
+		}
 	}
 	if d.a.AnswerOnBridge && !s.answered && d.winner() != nil {
 		// The switch has answered the call; its event is on the way.
@@ -260,13 +265,12 @@ func (d *dialing) round(legs []*leg) error {
 			return err
 		}
 	}
-	if err := s.awaitLegs(readCauses(done), done.Time()); err != nil {
+	if err := s.awaitLegs(readCauses(ended), ended.Time()); err != nil {
 		return err
 	}
 	if l := d.winner(); l != nil && d.kind == models.LegTransfer && !d.told {
 		// The word that it was joined was lost with a connection; its end remembers it.
-		d.told = true
-		return d.joined(l)
+		return d.join(l)
 	}
 	return nil
 }
@@ -290,10 +294,14 @@ func (d *dialing) address(l *leg) esl.Target {
 }
 
 // begin stores the legs and the cursor before anything is dialled.
-func (d *dialing) begin(legs []*leg) (string, error) {
+func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 	s := d.s
 	s.flow.idle = 0
-	id, err := s.beginWith(func(ctx context.Context, tx *models.Store, _ *models.Call) error {
+	if d.resumed == nil {
+		d.legs = append(d.legs, legs...)
+	}
+	d.remember(len(d.legs) - len(legs))
+	id, err := s.beginWith(app, func(ctx context.Context, tx *models.Store, _ *models.Call) error {
 		for _, l := range legs {
 			row := l.row
 			if err := tx.SaveLeg(ctx, &row); err != nil {
@@ -306,9 +314,10 @@ func (d *dialing) begin(legs []*leg) (string, error) {
 		return "", fmt.Errorf("store the legs: %w", err)
 	}
 	for _, l := range legs {
-		s.followLeg(l)
+		if l.facts == nil {
+			s.followLeg(l)
+		}
 	}
-	d.legs = append(d.legs, legs...)
 	return id, nil
 }
 

@@ -8,6 +8,7 @@ func (d *dialing) join(l *leg) error {
 		return nil
 	}
 	d.told = true
+	d.remember(d.begins) // stored with what tells of it
 	return d.joined(l)
 }
 
@@ -18,9 +19,11 @@ func (d *dialing) record(*leg) error {
 		d.s.log.Error("connection not recorded", "error", err)
 		return d.s.tell("recording.failed", map[string]any{"message": "the recording could not be started"})
 	}
+	d.tape = tape
+	d.remember(d.begins)
 	ran, err := d.s.runTape(tape)
-	if ran {
-		d.tape = tape
+	if !ran {
+		d.tape = nil
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tandem/actions"
+	"tandem/esl"
 	"tandem/models"
 )
 
@@ -59,13 +60,25 @@ func (t *ticket) over() bool { return t.bond != nil || t.asked || t.limit.over()
 // doEnqueue puts the call into a queue and lets it hear the wait actions until a dequeue action of another call takes it, until
 // max_wait is over, or until it is taken out. After a connection the call's own list goes on.
 func (s *session) doEnqueue(a *actions.Enqueue) (outcome, error) {
+	entry, err := s.storedEntry(a.Name)
+	if err != nil {
+		return outcome{}, err
+	}
 	undo, err := s.enterQueue()
 	if err != nil {
 		return outcome{}, err
 	}
-	t := &ticket{limit: s.deadline(a.MaxWait)}
+	t := &ticket{}
+	if entry != nil {
+		t.entry = *entry
+		t.limit = s.deadline(a.MaxWait - s.m.cfg.Now().Sub(entry.JoinedAt))
+		err = s.rejoinQueue(t)
+	} else {
+		t.limit = s.deadline(a.MaxWait)
+		err = s.joinQueue(a, t)
+	}
 	defer t.limit.stop()
-	if err := s.joinQueue(a, t); err != nil {
+	if err != nil {
 		return outcome{}, err
 	}
 	defer func() {
@@ -89,7 +102,7 @@ func (s *session) doEnqueue(a *actions.Enqueue) (outcome, error) {
 
 // enterQueue answers a caller who is not answered yet and prepares the channel for a bridge.
 func (s *session) enterQueue() (undo func() error, err error) {
-	if _, err := s.begin(); err != nil {
+	if _, err := s.begin(esl.App{}); err != nil {
 		return nil, err
 	}
 	if err := s.open(false); err != nil {
@@ -132,6 +145,9 @@ func (t *ticket) key() queueKey {
 
 // stayInQueue waits, and is connected, until the stay is over. It returns the outcome.
 func (s *session) stayInQueue(a *actions.Enqueue, t *ticket) (string, error) {
+	if t.connected {
+		return queueBridged, s.stayBridged(t)
+	}
 	for {
 		if t.bond == nil {
 			heard := a.WaitActions

@@ -21,6 +21,7 @@ type flow struct {
 	list  []actions.Action
 	raw   json.RawMessage // list, as the cursor stores it
 	index int
+	at    progress // within the action at index
 
 	begun       bool             // there is a list, or there was one
 	waitActions []actions.Action // of the application, for when its answer_url is slow
@@ -56,7 +57,12 @@ type outcome struct {
 
 // runFlow asks the application and does what it says, or what live control says instead, until the list ends or the call does.
 func (s *session) runFlow() error {
-	err := s.firstList()
+	var err error
+	if s.adopted && s.flow.begun {
+		err = s.goOn()
+	} else {
+		err = s.firstList()
+	}
 	for {
 		if err != nil && !errors.Is(err, errReplaced) {
 			return err
@@ -69,7 +75,7 @@ func (s *session) runFlow() error {
 			list := s.replacement.list
 			s.replacement = nil
 			s.flow.idle, s.flow.fellBack = 0, false
-			err = s.setList(list, 0)
+			err = s.newList(list)
 		case s.flow.index >= len(s.flow.list):
 			if err = s.endOfList(); err != nil {
 				return err
@@ -147,13 +153,19 @@ func (s *session) step(action actions.Action) error {
 	if s.m.cfg.OnAction != nil {
 		s.m.cfg.OnAction(s.call.ID, s.flow.index, action)
 	}
+	if s.resumed == nil {
+		s.enter()
+	}
 	out, err := s.perform(action)
+	s.resumed, s.underway, s.next, s.repeats = nil, "", "", false
 	if err != nil {
 		return err
 	}
-	s.flow.index++
-	s.count()
-	return s.follow(action, out)
+	q, err := s.finishAction(action, out)
+	if err != nil {
+		return err
+	}
+	return s.follow(q)
 }
 
 // prepare tells the switch, while the answer_url is asked, what every prompt of an inbound leg needs. The function that it
@@ -183,6 +195,12 @@ func (s *session) take(reply *actions.Reply) error {
 		list = join(list, s.appended)
 		s.appended = nil
 	}
+	return s.newList(list)
+}
+
+// newList makes a list the call's, from its beginning.
+func (s *session) newList(list []actions.Action) error {
+	s.flow.at = progress{}
 	return s.setList(list, 0)
 }
 
@@ -193,6 +211,7 @@ func (s *session) setList(list []actions.Action, index int) error {
 		return fmt.Errorf("store the list: %w", err)
 	}
 	s.flow.list, s.flow.raw, s.flow.index = list, raw, index
+	s.flow.at.changed = true
 	if s.replacement == nil && len(s.appended) == 0 {
 		s.orders.take()
 	}
@@ -209,15 +228,47 @@ func (s *session) setVariables(variables map[string]string) {
 	maps.Copy(merged, s.call.Variables)
 	maps.Copy(merged, variables)
 	s.call.Variables = merged
+	s.flow.at.changed = true
 }
 
 // follow goes on after an action: with the next one, or with what the application says to its result. Nobody is asked what
 // follows an action that live control interrupted.
-func (s *session) follow(action actions.Action, out outcome) error {
-	s.finishAction(action, s.flow.index-1, out)
+func (s *session) follow(q *question) error {
 	if s.interrupted() {
+		s.pass()
 		return errReplaced
 	}
+	if q == nil {
+		s.pass()
+		return nil
+	}
+	reply, err := s.fetch(*q)
+	if errors.Is(err, errReplaced) {
+		s.pass()
+	}
+	if err != nil {
+		return err
+	}
+	if len(reply.Actions) == 0 {
+		// Nothing new: the list goes on.
+		s.setVariables(reply.Variables)
+		s.pass()
+		return nil
+	}
+	return s.take(reply)
+}
+
+// pass leaves the action at the cursor behind.
+func (s *session) pass() {
+	s.flow.index++
+	s.flow.at = progress{changed: true}
+	s.count()
+}
+
+// finishAction notes that the action at the cursor is done: its result is the last one, and the event that tells of it is written with the
+// next change, as is what the result asks the application.
+func (s *session) finishAction(action actions.Action, out outcome) (*question, error) {
+	s.reportAction(action, out)
 	q := out.ask
 	if result := s.flow.result; result != nil {
 		ref := action.Meta().ResultURL
@@ -227,30 +278,20 @@ func (s *session) follow(action actions.Action, out outcome) error {
 		if ref != "" {
 			target, err := resolve(s.app.AnswerURL, ref)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			q = &question{kind: askResult, url: target, result: result}
 		}
 	}
-	if q == nil {
-		return nil
-	}
-	reply, err := s.fetch(*q)
-	if err != nil {
-		return err
-	}
-	if len(reply.Actions) == 0 {
-		// Nothing new: the list goes on.
-		s.setVariables(reply.Variables)
-		return nil
-	}
-	return s.take(reply)
+	s.flow.at.done, s.flow.at.ask, s.flow.at.changed = true, q, true
+	// What nobody but the application may know is not stored: should it not be told, the action is repeated.
+	s.flow.at.again = q != nil && out.masked != nil
+	return q, nil
 }
 
-// finishAction notes that an action is done: its result is the last one, and the event that tells of it is
-// written with the next change.
-func (s *session) finishAction(action actions.Action, index int, out outcome) {
-	done := map[string]any{"index": index, "action": action.Verb()}
+// reportAction tells of the action at the cursor.
+func (s *session) reportAction(action actions.Action, out outcome) {
+	done := map[string]any{"index": s.flow.index, "action": action.Verb()}
 	if id := action.Meta().ID; id != "" {
 		done["id"] = id
 	}
@@ -383,31 +424,6 @@ func (s *session) tellFailure(verb, id, code, field, message string) error {
 	return s.tell("call.error", data)
 }
 
-// begin stores that the action at the cursor is about to run on the switch under a new Event-UUID, which it returns.
-func (s *session) begin() (string, error) { return s.beginWith(nil) }
-
-// beginWith is begin with something else that belongs in the same transaction.
-func (s *session) beginWith(also func(ctx context.Context, tx *models.Store, call *models.Call) error) (string, error) {
-	id := esl.NewEventUUID()
-	if s.until != nil {
-		return id, nil // a wait action: the cursor stays where the call's list is
-	}
-	err := s.change("cursor", func(ctx context.Context, tx *models.Store, call *models.Call) error {
-		call.Cursor = models.Cursor{List: s.flow.raw, Index: s.flow.index, EventUUID: id, Begun: true, Request: call.Cursor.Request}
-		if err := tx.UpdateCall(ctx, call, "cursor", "variables"); err != nil {
-			return err
-		}
-		if err := s.storeOrders(ctx, tx); err != nil || also == nil {
-			return err
-		}
-		return also(ctx, tx, call)
-	})
-	if err == nil {
-		s.orders.taken = nil
-	}
-	return id, err
-}
-
 // media runs an application that the caller hears or that listens to the caller. It answers the call when nobody has.
 func (s *session) media(app esl.App, build error, terminators string, early bool) (*esl.Event, error) {
 	return s.mediaUntil(app, build, terminators, early, s.breakOff)
@@ -419,7 +435,8 @@ func (s *session) mediaUntil(app esl.App, build error, terminators string, early
 		return nil, build
 	}
 	s.flow.idle = 0
-	id, err := s.begin()
+	id, err := s.beginWith(app, s.along)
+	s.along = nil
 	if err != nil {
 		return nil, err
 	}

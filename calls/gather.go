@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tandem/actions"
@@ -34,16 +33,32 @@ func (s *session) doGather(a *actions.Gather) (outcome, error) {
 	return s.gatherSensitive(a, prompt, invalid)
 }
 
+// gatherState is what a gather needs to go on: the try, and what was typed before the application that runs.
+type gatherState struct {
+	Try   int    `json:"try"`
+	Typed string `json:"typed,omitempty"`
+}
+
 // gatherTries gathers answers until one fits.
 func (s *session) gatherTries(a *actions.Gather, prompt, invalid esl.Prompt) (result map[string]any, err error) {
-	for try := 1; try <= a.Tries; try++ {
+	var at gatherState
+	s.recalls(&at)
+	for try := max(1, at.Try); try <= a.Tries; try++ {
 		heard := prompt
 		if try > 1 {
 			heard = esl.Prompts(invalid, prompt)
 		}
-		if result, err = s.gatherOnce(a, heard); err != nil {
+		if at.Typed != "" {
+			// It was taken over while the rest of what had begun as listening was typed.
+			result, err = s.gatherDigits(a, esl.Prompt{}, at.Typed)
+		} else {
+			s.remember(gatherState{Try: try})
+			result, err = s.gatherOnce(a, heard)
+		}
+		if err != nil {
 			return nil, err
 		}
+		at = gatherState{}
 		result["tries"] = try
 		if s.interrupted() {
 			result["outcome"] = reasonInterrupted
@@ -92,8 +107,8 @@ func (s *session) gatherOnce(a *actions.Gather, heard esl.Prompt) (map[string]an
 
 // gatherDigits gathers what the caller types, after what was typed already.
 func (s *session) gatherDigits(a *actions.Gather, heard esl.Prompt, typed string) (map[string]any, error) {
-	s.gathers++
-	variable := "tandem_digits_" + strconv.Itoa(s.gathers)
+	id := s.nextID()
+	variable := "tandem_digits_" + id[strings.LastIndexByte(id, '-')+1:] // of this gather alone, and known to whoever takes over
 	timeout := a.Timeout
 	if typed != "" {
 		timeout = a.DigitTimeout

@@ -167,6 +167,17 @@ func (s *session) joinLeg(l *leg) error {
 		return nil
 	}
 	l.joinedAt = later(l.answered, l.bridged)
+	// Stored first: whoever takes over must not send the party its digits once more.
+	row := l.row
+	row.JoinedAt = &l.joinedAt
+	err := s.change("leg joined", func(ctx context.Context, tx *models.Store, _ *models.Call) error {
+		stored := row
+		return tx.SaveLeg(ctx, &stored)
+	})
+	if err != nil {
+		return err
+	}
+	l.row = row
 	s.startLeg(l)
 	if s.onJoin == nil {
 		return nil
@@ -194,7 +205,9 @@ func (s *session) startLeg(l *leg) {
 	defer cancel()
 	channel := l.row.ChannelID
 	if l.limit > 0 {
-		if err := s.node.sw.SchedHangup(ctx, channel, l.limit, causeTimeLimit); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
+		// The word that it was joined may have come late.
+		left := max(l.limit-s.m.cfg.Now().Sub(l.joinedAt), time.Second)
+		if err := s.node.sw.SchedHangup(ctx, channel, left, causeTimeLimit); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
 			s.log.Warn("dialed leg not limited", "leg_id", l.row.ID, "error", err)
 		}
 	}

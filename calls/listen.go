@@ -63,6 +63,11 @@ func (s *session) typeOn(a *actions.Gather, typed string) (map[string]any, error
 	if len(typed) >= a.MaxDigits {
 		return digitsResult(a, typed[:a.MaxDigits], ""), nil
 	}
+	if !a.Sensitive {
+		var at gatherState
+		s.recalls(&at)
+		s.remember(gatherState{Try: at.Try, Typed: typed})
+	}
 	return s.gatherDigits(a, esl.Prompt{}, typed)
 }
 

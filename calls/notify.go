@@ -8,5 +8,7 @@ func (s *session) doNotify(a *actions.Notify) (outcome, error) {
 	if id := a.Meta().ID; id != "" {
 		data["id"] = id
 	}
-	return outcome{}, s.tell("call.notify", data)
+	// Together with the word that the action is done: it is told once, whatever happens to this process.
+	s.note("call.notify", data)
+	return outcome{}, nil
 }

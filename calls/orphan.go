@@ -19,28 +19,6 @@ import (
 // orphansAtOnce bounds how many orphans of a node are ended at a time: enough to share commits, few enough to leave room.
 const orphansAtOnce = 32
 
-// hangUpOrphan ends a live call that has no session and whose channel lives.
-func (n *node) hangUpOrphan(ctx context.Context, call *models.Call) {
-	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
-	tapes, err := runningTapes(ctx, n.m.cfg.Store, call)
-	if err != nil {
-		log.Error("recordings of an orphan call not read", "error", err)
-		return
-	}
-	s := newSession(n, call.ChannelID)
-	s.adopted, s.grouped = true, true // it may be in a conference or a queue
-	s.tapes = tapes
-	s.answered = call.Status == StatusInProgress
-	s.setCall(call)
-	s.ask(intent{reason: ReasonControllerRestarted, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
-	if err := n.m.register(s); err != nil {
-		log.Error("orphan call not ended", "error", err)
-		return
-	}
-	log.Warn("call of an earlier controller is hung up")
-	go s.run()
-}
-
 // gone says whether the channel of a call that has no session is gone. The list that the switch gives may be stale: one that
 // it does not name is asked for.
 func (n *node) gone(ctx context.Context, call *models.Call, listed, restarted bool) (bool, error) {

@@ -10,27 +10,60 @@ import (
 	"tandem/webhooks"
 )
 
-// storeRetryMax bounds the delay between two tries of a change that the database did not take.
-const storeRetryMax = 2 * time.Second
+// What bounds the tries of a change.
+const (
+	// storeTimeout bounds one try: a database that hangs holds a flow up no longer than that.
+	storeTimeout = 5 * time.Second
+	// storeTries is how often a change is tried that the database refuses although it is there.
+	storeTries    = 6
+	storeRetry    = 50 * time.Millisecond
+	storeRetryMax = 2 * time.Second
+)
+
+// transaction is what a change of a call does in the database.
+type transaction func(ctx context.Context, tx *models.Store, call *models.Call) error
 
 // change runs fn in a transaction with a copy of the call and takes the copy over when it is durable. fn may run more than
-// once. A database that is away is waited for: the switch holds the call meanwhile, and its events wait in the mailbox.
-func (s *session) change(what string, fn func(ctx context.Context, tx *models.Store, call *models.Call) error) error {
-	delay := 50 * time.Millisecond
-	for {
-		call, err := s.try(fn)
+// once, but what it writes is written once, also where the answer to a commit is lost.
+//
+// While the database is away, the copy is taken over at once and what fn writes waits in the call's backlog, which is written in
+// order before anything else when the database is back: the flow goes on. A change that cannot be made without the database
+// (money, the end of the call, places in queues and conferences), and one for which the backlog has no room, waits for it: the
+// switch holds the call meanwhile, and its events wait in the mailbox.
+func (s *session) change(what string, fn transaction) error {
+	mark := models.NewID(models.PrefixEvent)
+	var kept *models.Call // what the last try would have made of the call
+	delay := storeRetry
+	for refused := 0; ; {
+		if s.m.outage.holds(s) {
+			if call := s.hold(mark, fn); call != nil {
+				s.becomes(call)
+				return nil
+			}
+			if err := s.awaitStore(); err != nil {
+				return err
+			}
+		}
+		call, err := s.try(mark, kept, fn)
 		switch {
 		case err == nil:
-			*s.call = *call
-			s.notes = nil
+			s.m.outage.absent()
+			s.becomes(call)
 			return nil
 		case errors.Is(err, models.ErrStale):
-			// Another controller has written the call's end. It owns the call.
+			// Another controller has written the call's end, or has it. It owns the call.
 			s.log.Warn("call changed elsewhere", "change", what)
 			return errAbandoned
 		case errors.Is(err, models.ErrClosed) || s.m.ctx.Err() != nil:
 			s.log.Error("change not stored", "change", what, "error", err)
 			return errAbandoned
+		case storeAway(err):
+			kept = call
+			s.m.outage.begin()
+			continue
+		}
+		if refused++; refused == storeTries {
+			return fmt.Errorf("store %s: %w", what, err)
 		}
 		s.log.Error("change not stored, trying again", "change", what, "error", err)
 		select {
@@ -41,20 +74,51 @@ func (s *session) change(what string, fn func(ctx context.Context, tx *models.St
 	}
 }
 
-func (s *session) try(fn func(ctx context.Context, tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), 30*time.Second)
+// storeAway says whether a change failed because the database is away, has no room, or does not answer in time.
+func storeAway(err error) bool {
+	return errors.Is(err, models.ErrUnreachable) || errors.Is(err, models.ErrStorageFull) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// becomes takes over what a change has made of the call.
+func (s *session) becomes(call *models.Call) {
+	*s.call = *call
+	s.notes, s.flow.at.changed, s.orders.taken = nil, false, nil
+}
+
+// try makes a change in a transaction. kept is what an earlier try has made of the call whose commit may have been made although
+// it failed: when it was, nothing is written again. On an error, the call is what the change would make of it.
+func (s *session) try(mark string, kept *models.Call, fn transaction) (*models.Call, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), storeTimeout)
 	defer cancel()
-	var call models.Call
+	call := kept
 	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
-		call = *s.call
-		for _, n := range s.notes {
-			if err := emit(ctx, tx, &call, n.kind, n.data); err != nil {
+		if kept != nil {
+			if made, err := tx.Marked(ctx, mark); err != nil || made {
 				return err
 			}
 		}
-		return fn(ctx, tx, &call)
+		tx.Mark(mark)
+		made, err := s.apply(ctx, tx, fn)
+		if err == nil {
+			call = made
+		}
+		return err
 	})
-	if err != nil {
+	return call, err
+}
+
+// apply makes a change, and what waits to be told with it, in a transaction, and returns the call as it is then.
+func (s *session) apply(ctx context.Context, tx *models.Store, fn transaction) (*models.Call, error) {
+	call := *s.call
+	for _, n := range s.notes {
+		if err := emit(ctx, tx, &call, n.kind, n.data); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.saveProgress(ctx, tx, &call); err != nil {
+		return nil, err
+	}
+	if err := fn(ctx, tx, &call); err != nil {
 		return nil, err
 	}
 	return &call, nil

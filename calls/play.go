@@ -19,12 +19,16 @@ func (s *session) doPlay(a *actions.Play) (outcome, error) {
 	if failure != nil {
 		return outcome{result: map[string]any{"outcome": "failed", "played_ms": 0}}, s.fail(a, soundCode(failure), "url", failure.Error())
 	}
-	begun := s.m.cfg.Now()
-	stop := s.breakAfter(a.MaxSeconds)
+	over, begun := s.rounds()
+	left := a.MaxSeconds
+	if left > 0 {
+		left = max(left-s.m.cfg.Now().Sub(begun), time.Millisecond)
+	}
+	stop := s.breakAfter(left)
 	defer stop()
 	result := map[string]any{"outcome": "played"}
-	for round := 1; a.Loop == 0 || round <= a.Loop; round++ {
-		started := s.m.cfg.Now()
+	for round := 1 + over; a.Loop == 0 || round <= a.Loop; round++ {
+		started, fresh := s.m.cfg.Now(), s.resumed == nil
 		done, err := s.media(app, build, noTerminators, a.Early)
 		if err != nil {
 			return outcome{}, err
@@ -44,7 +48,7 @@ func (s *session) doPlay(a *actions.Play) (outcome, error) {
 			}
 			break
 		}
-		if a.Loop == 0 && s.m.cfg.Now().Sub(started) < briefest {
+		if a.Loop == 0 && fresh && s.m.cfg.Now().Sub(started) < briefest {
 			break
 		}
 	}

@@ -16,7 +16,7 @@ func (s *session) doRecord(a *actions.Record) (outcome, error) {
 	if ok, err := s.canWrite(a, a.Format); err != nil || !ok {
 		return outcome{result: map[string]any{"outcome": "failed"}}, err
 	}
-	tape, err := s.newTape(a.Format, mono)
+	tape, err := s.tapeOfRecord(a)
 	if err != nil {
 		s.log.Error("nothing recorded", "error", err)
 		return outcome{result: map[string]any{"outcome": "failed"}}, s.skip(a, "", "the recording could not be started")
@@ -25,26 +25,33 @@ func (s *session) doRecord(a *actions.Record) (outcome, error) {
 	if build != nil {
 		return outcome{}, build
 	}
-	if a.Beep {
+	if over, _ := s.rounds(); a.Beep && over == 0 {
 		if _, err := s.media(esl.Beep(), nil, noTerminators, false); err != nil {
 			return outcome{}, err
 		}
 	}
-	if err := s.announce(tape); err != nil {
-		return outcome{}, err
+	if tape.row.CreatedAt.IsZero() {
+		s.tapes = append(s.tapes, tape)
+		s.remember(recordState{RecordingID: tape.row.ID})
+		s.along = tape.start
 	}
 	terminators := noTerminators
 	if a.FinishOnKey != "" {
 		terminators = a.FinishOnKey
 	}
-	begun := s.m.cfg.Now()
+	begun, fresh := s.m.cfg.Now(), s.resumed == nil
 	done, err := s.media(app, nil, terminators, false)
 	if err != nil {
 		return outcome{}, err // the end of the call closes the recording
 	}
 	now := s.m.cfg.Now()
-	tape.close(now, number(done.Variable("record_ms")))
-	result := map[string]any{"recording_id": tape.row.ID, "seconds": tape.row.Seconds, "outcome": recordOutcome(done, now.Sub(begun), a)}
+	recorded := number(done.Variable("record_ms"))
+	tape.close(now, recorded)
+	lasted := now.Sub(begun)
+	if !fresh {
+		lasted = time.Duration(recorded) * time.Millisecond // nobody watched
+	}
+	result := map[string]any{"recording_id": tape.row.ID, "seconds": tape.row.Seconds, "outcome": recordOutcome(done, lasted, a)}
 	if s.interrupted() {
 		result["outcome"] = reasonInterrupted
 	}
@@ -53,6 +60,25 @@ func (s *session) doRecord(a *actions.Record) (outcome, error) {
 	}
 	s.dropTape(tape)
 	return outcome{result: result}, s.change("recording ended", tape.save)
+}
+
+// recordState is what a record needs to go on.
+type recordState struct {
+	RecordingID string `json:"recording_id"`
+}
+
+// tapeOfRecord is the recording that an earlier controller has begun for the action, or a new one.
+func (s *session) tapeOfRecord(a *actions.Record) (*recording, error) {
+	var at recordState
+	if s.recalls(&at) {
+		for _, tape := range s.tapes {
+			if tape.row.ID == at.RecordingID {
+				tape.background = false
+				return tape, nil
+			}
+		}
+	}
+	return s.newTape(a.Format, mono)
 }
 
 // recordOutcome says what ended a recording.

@@ -28,6 +28,9 @@ func (s *session) doRecordCall(a *actions.RecordCall) (outcome, error) {
 		return outcome{}, err
 	case !done:
 		return s.recordCallFailed(a, "op", "the switch could not "+a.Op+" the recording")
+	case tape.masked != tape.row.Masked:
+		tape.row.Masked = tape.masked
+		return recordCallDone(tape), s.saveTape(tape)
 	}
 	return recordCallDone(tape), nil
 }
@@ -52,6 +55,13 @@ func (s *session) recordCallFailed(a *actions.RecordCall, field, message string)
 
 // startRecordCall begins the recording. Media must flow: an unanswered call is answered.
 func (s *session) startRecordCall(a *actions.RecordCall, running *recording) (outcome, error) {
+	if running != nil && s.repeats && running.row.Status == models.RecordingRunning {
+		// An earlier controller has begun it and not told. To begin it again changes nothing (switch_ivr_async.c,
+		// switch_ivr_record_session_event), should the switch not have heard of it.
+		return recordCallDone(running), s.order("record the call", func(ctx context.Context) error {
+			return s.node.sw.RecordStartWith(ctx, s.channel, running.row.Path, esl.RecordOptions{Stereo: running.row.Channels == stereo})
+		})
+	}
 	if running != nil {
 		return s.recordCallFailed(a, "op", "the call is being recorded already")
 	}
@@ -101,13 +111,17 @@ func (s *session) steerTape(tape *recording, op string) (done bool, err error) {
 	case actions.OpMask, actions.OpUnmask:
 		tape.masked = op == actions.OpMask
 		return true, nil
+	case actions.OpPause:
+		tape.row.Status = models.RecordingPaused
+	default:
+		tape.row.Status = models.RecordingRunning
 	}
-	status := models.RecordingRunning
-	if op == actions.OpPause {
-		status = models.RecordingPaused
-	}
-	tape.row.Status = status
-	return true, s.change("recording "+status, func(ctx context.Context, tx *models.Store, _ *models.Call) error {
+	return true, s.saveTape(tape)
+}
+
+// saveTape stores the state of a recording that runs.
+func (s *session) saveTape(tape *recording) error {
+	return s.change("recording", func(ctx context.Context, tx *models.Store, _ *models.Call) error {
 		row := tape.row
 		return tx.SaveRecording(ctx, &row)
 	})

@@ -15,8 +15,8 @@ import (
 //   - a session's channel that lives: the session goes on. If an application was running, a marker queued behind it tells
 //     when it has completed, should that completion have been lost.
 //   - a session's channel that is gone: the call ends as node_lost, billed until the node was lost.
-//   - a live call without a session, left by an earlier controller, whose channel lives: the channel is hung up and the call
-//     ends as controller_restarted, billed what the switch says. It is not taken over: a later version resumes it.
+//   - a live call without a session, left by an earlier controller, whose channel lives: it gets a session, which goes on where
+//     the call stands, see resume.go.
 //   - a live call without a session whose channel is gone: it ends as node_lost, billed until its last change.
 //   - a parked inbound channel that has no call: it arrived while nobody listened, and is treated as if it arrived now.
 //   - a channel whose call has ended: it is hung up, nobody pays for it.
@@ -47,6 +47,7 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
 		n.log.Error("live calls of the node not read", "error", err)
 		return
 	}
+	var alive, dead []*models.Call
 	claimed := make(map[string]bool, len(calls))
 	for i := range calls {
 		call := &calls[i]
@@ -64,10 +65,14 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
 		case err != nil:
 			n.log.Error("orphan call not checked", "error", err)
 		case gone:
-			n.endOrphan(ctx, call, snapshot.Restarted)
+			dead = append(dead, call)
 		default:
-			n.hangUpOrphan(ctx, call)
+			alive = append(alive, call)
 		}
+	}
+	n.takeOver(alive)
+	for _, call := range dead {
+		n.endOrphan(ctx, call, snapshot.Restarted)
 	}
 	for _, c := range snapshot.Channels {
 		if !claimed[c.UUID] && n.m.channelSession(c.UUID) == nil {
@@ -120,10 +125,12 @@ func (s *session) handleUp(up nodeUp) error {
 			return err
 		}
 	}
-	if s.running != "" && s.completed == nil && s.marker == "" {
-		return s.mark()
+	if s.running != "" && s.completed == nil && s.marker == "" && !s.unsure {
+		if err := s.mark(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return s.catchUpLegs()
 }
 
 // catchUp asks the switch whether the channel was answered while nobody listened. An outbound channel that is answered runs

@@ -35,7 +35,7 @@ func TestReconnectGoesOnWithTheCall(t *testing.T) {
 	s.sw.setDown(false)
 	// The prompt's completion was lost with the connection: the marker behind it tells.
 	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{row(c.channel, "outbound", "speak")}})
-	require.Equal(t, "sleep 1", s.sw.await("execute sleep").args)
+	require.Equal(t, "sleep "+esl.Marker(c.id).Args(), s.sw.await("execute sleep").args)
 	s.sw.await("execute send_dtmf")
 	call := s.end()
 	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{call.Status, call.Reason})
@@ -197,7 +197,7 @@ func TestCallsOfAnEarlierController(t *testing.T) {
 		}{
 			{gone, StatusCompleted, ReasonNodeLost, 61},
 			{dialing, StatusFailed, ReasonNodeLost, 0},
-			{alive, StatusCompleted, ReasonControllerRestarted, 7},
+			{alive, StatusCompleted, ReasonCompleted, 7},
 		} {
 			call, err := store.CallByID(t.Context(), want.call.ID)
 			require.NoError(t, err)

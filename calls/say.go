@@ -24,10 +24,10 @@ func (s *session) doSay(a *actions.Say) (outcome, error) {
 	if a.BargeIn {
 		terminators = anyTerminators
 	}
-	begun := s.m.cfg.Now()
+	over, begun := s.rounds()
 	result := map[string]any{"outcome": "played"}
-	for round := 1; a.Loop == 0 || round <= a.Loop; round++ {
-		started := s.m.cfg.Now()
+	for round := 1 + over; a.Loop == 0 || round <= a.Loop; round++ {
+		started, fresh := s.m.cfg.Now(), s.resumed == nil
 		done, err := s.media(app, build, terminators, a.Early)
 		if err != nil {
 			return outcome{}, err
@@ -40,7 +40,7 @@ func (s *session) doSay(a *actions.Say) (outcome, error) {
 			result["outcome"], result["digit"] = reasonInterrupted, digit
 			break
 		}
-		if a.Loop == 0 && s.m.cfg.Now().Sub(started) < briefest {
+		if a.Loop == 0 && fresh && s.m.cfg.Now().Sub(started) < briefest {
 			result["outcome"] = "failed"
 			break
 		}

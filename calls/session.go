@@ -39,7 +39,7 @@ type session struct {
 	app  *models.Application // who answers for the call
 
 	park     *esl.Event // the event that announced an inbound leg
-	adopted  bool       // the call is an earlier controller's and only to be ended
+	adopted  bool       // the call is an earlier controller's: the session goes on with it
 	parked   bool
 	bridged  bool // the channel's variables for bridges are set
 	rung     bool // the caller was told that it rings
@@ -71,6 +71,7 @@ type session struct {
 	conferred   bool             // the channel's variables for conferences are set
 	ticket      *ticket          // the queue that the call waits in
 	taking      *taking          // the queue that the call takes from
+	looked      bool             // the connection to the node was rebuilt since this was last made false
 	reparked    bool             // the channel has parked since this was last made false
 	notes       []note           // events to be written with the next change of the call
 	backlog     backlog          // changes that wait for the database
@@ -78,12 +79,18 @@ type session struct {
 	intake      sync.Mutex       // held while commands are put into the mailbox
 	received    atomic.Int64     // position of the last command that was
 	pending     atomic.Int64     // how many actions wait, for the bound on live control
+	resumed     *resumption      // what an earlier controller had begun last, until the flow comes to it
+	repeats     bool             // an earlier controller may have done the action at the cursor, or a part of it
+	underway    string           // Event-UUID of an application that an earlier controller sent, until it is waited for
+	along       transaction      // what belongs in the transaction that begins the next application
+	next        string           // Event-UUID promised to the next application of the list
+	waiting     bool             // wait actions run
+	unsure      bool             // whether the switch has the application that was sent last
 	running     string           // Event-UUID of the application that runs, "" for none
 	marker      string           // Event-UUID of what was queued behind it after a reconnect
 	completed   *esl.Event       // its completion
 	terms       string           // the channel's playback_terminators, as far as we set them
 	promptVoice string           // the voice of the channel's prompts, "" before the first
-	gathers     int              // how many variables for digits the channel has
 	movable     bool             // the channel may be transferred as often as it takes
 	private     bool             // a sensitive gather runs: nobody is told what is typed
 	keys        string           // that the call's party has pressed since listening began
@@ -128,7 +135,10 @@ func (s *session) run() {
 	if s.ended {
 		err = s.finish()
 	}
-	if err != nil && !errors.Is(err, errEnded) {
+	switch {
+	case errors.Is(err, errAbandoned):
+		s.log.Info("call left to the next controller", "status", s.call.Status)
+	case err != nil && !errors.Is(err, errEnded):
 		s.log.Error("call left without its end", "error", err)
 	}
 	s.m.media.release(s.flow.files)
@@ -139,7 +149,7 @@ func (s *session) live() error {
 	var err error
 	switch {
 	case s.adopted:
-		return errEnding
+		err = s.resume()
 	case s.park != nil:
 		err = s.admit()
 	default:
@@ -151,7 +161,9 @@ func (s *session) live() error {
 	if err != nil {
 		return err
 	}
-	if err := s.detectAtAnswer(); err != nil {
+	if s.adopted && s.flow.begun {
+		// An earlier controller has begun what begins with the answer.
+	} else if err := s.detectAtAnswer(); err != nil {
 		return err
 	}
 	err = s.runFlow()
@@ -228,6 +240,7 @@ func (s *session) handle(m message) error {
 		s.jobDone, s.jobErr = true, m.job.err
 		return nil
 	case m.up != nil:
+		s.looked = true
 		if s.taking != nil {
 			s.taking.look = true
 		}
@@ -381,6 +394,14 @@ func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Con
 	for {
 		// Also on a second try: what the connection's return queued was behind nothing, and says nothing of this application.
 		s.running, s.marker, s.completed = id, "", nil
+		if s.underway == id && id != "" {
+			// An earlier controller has sent it, and nobody has watched since.
+			s.underway = ""
+			if err := s.mark(); err != nil {
+				return nil, err
+			}
+			break
+		}
 		ctx, cancel := s.command()
 		err := s.node.sw.Execute(ctx, s.channel, id, app)
 		cancel()
@@ -391,14 +412,14 @@ func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Con
 		case errors.Is(err, esl.ErrNoSuchChannel):
 			return nil, s.awaitHangup()
 		case errors.Is(err, esl.ErrNoReply) && errors.Is(err, esl.ErrDown):
-			// The connection ended: the switch may have the command. When the node is back, a marker queued behind it tells.
-			if err := s.awaitUp(); err != nil {
+			// The connection ended: the switch may have the command. When the node is back, the channel says so, and a marker
+			// queued behind it tells when it is over.
+			sent, err := s.findOut(id, app)
+			if err != nil {
 				return nil, err
 			}
-			if s.completed == nil && s.marker == "" {
-				if err := s.mark(); err != nil {
-					return nil, err
-				}
+			if !sent {
+				continue
 			}
 		case errors.Is(err, esl.ErrDown):
 			if err := s.awaitUp(); err != nil {
@@ -424,12 +445,35 @@ func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Con
 // mark queues a moment of sleep behind the running application. Applications of a channel run in turn, so when the marker
 // completes, so has what was before it, even if that completion was lost with a connection.
 func (s *session) mark() error {
-	app, err := esl.Sleep(time.Millisecond)
-	if err != nil {
-		return fmt.Errorf("build the marker: %w", err)
-	}
 	s.marker = esl.NewEventUUID()
 	return s.order("queue a marker", func(ctx context.Context) error {
-		return s.node.sw.Execute(ctx, s.channel, s.marker, app)
+		return s.node.sw.Execute(ctx, s.channel, s.marker, markerOf(s.running))
 	})
+}
+
+// findOut asks the channel, once the node is back, whether it was given an application, and marks its end if it was.
+func (s *session) findOut(id string, app esl.App) (sent bool, err error) {
+	s.unsure = true
+	err = s.awaitUp()
+	s.unsure = false
+	if err != nil || s.completed != nil {
+		return s.completed != nil, err
+	}
+	channel, err := s.readChannel()
+	if err != nil || !took(channel, id, trace(app.Name(), app.Args())) {
+		return false, err
+	}
+	if s.completed != nil || s.marker != "" {
+		return true, nil
+	}
+	return true, s.mark()
+}
+
+// readChannel asks the switch for everything that it knows of the call's channel.
+func (s *session) readChannel() (channel *esl.Event, err error) {
+	err = s.order("read the channel", func(ctx context.Context) (err error) {
+		channel, err = s.node.sw.Dump(ctx, s.channel)
+		return err
+	})
+	return channel, err
 }

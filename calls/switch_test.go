@@ -23,9 +23,12 @@ import (
 // live is a scene on a switch that speaks the Event Socket, simulated or real, behind the real client.
 type live struct {
 	*scene
-	esl   *esl.Node
-	relay *relay
-	sim   *simswitch.Switch // nil on a real one
+	esl *esl.Node
+	// addr and password are the switch's Event Socket. succeed puts a new controller on it.
+	addr, password string
+	succeed        func(t testing.TB)
+	relay          *relay
+	sim            *simswitch.Switch // nil on a real one
 	// carrier is the telephone company of a real switch, sipAddr where it calls the switch.
 	carrier *lab.Carrier
 	sipAddr string
@@ -108,6 +111,15 @@ func (f fitting) real(t *testing.T, store *models.Store) *live {
 // connect puts a manager on a switch.
 func connect(t testing.TB, s *scene, addr, password string, edit ...func(*Config)) *live {
 	t.Helper()
+	l := &live{scene: s, addr: addr, password: password}
+	l.succeed = func(t testing.TB) { l.connect(t, edit...) }
+	l.succeed(t)
+	return l
+}
+
+func (l *live) connect(t testing.TB, edit ...func(*Config)) {
+	t.Helper()
+	s, addr, password := l.scene, l.addr, l.password
 	s.newManager(append([]func(*Config){func(c *Config) {
 		c.Providers = prefixes("127.0.0.0/8")
 		c.RingAfter = 500 * time.Millisecond
@@ -117,7 +129,8 @@ func connect(t testing.TB, s *scene, addr, password string, edit ...func(*Config
 		Addr: addr, Password: password, Handler: handler, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	require.NoError(t, err)
-	l := &live{scene: s, esl: node, relay: handler}
+	l.esl, l.relay = node, handler
+	manager := s.manager
 	handler.set(s.manager.AddNode(s.node, node))
 	require.NoError(t, node.Start(t.Context()))
 	// Last in, first out: the manager hangs up its calls while the node is still there.
@@ -125,10 +138,9 @@ func connect(t testing.TB, s *scene, addr, password string, edit ...func(*Config
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 		defer cancel()
-		require.NoError(t, s.manager.Stop(ctx))
+		require.NoError(t, manager.Stop(ctx))
 	})
 	require.NoError(t, node.WaitUp(t.Context()))
-	return l
 }
 
 // relay is the handler of a node that is made before its handler.

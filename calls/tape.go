@@ -37,13 +37,16 @@ func (s *session) newTape(format string, channels int) (*recording, error) {
 // announce stores a recording that begins.
 func (s *session) announce(tape *recording) error {
 	s.tapes = append(s.tapes, tape)
-	return s.change("recording.started", func(ctx context.Context, tx *models.Store, call *models.Call) error {
-		row := tape.row
-		if err := tx.SaveRecording(ctx, &row); err != nil {
-			return err
-		}
-		return emit(ctx, tx, call, "recording.started", map[string]any{"recording_id": row.ID, "format": row.Format, "channels": row.Channels})
-	})
+	return s.change("recording.started", tape.start)
+}
+
+// start is the part of a change that stores a recording and tells that it begins.
+func (r *recording) start(ctx context.Context, tx *models.Store, call *models.Call) error {
+	row := r.row
+	if err := tx.SaveRecording(ctx, &row); err != nil {
+		return err
+	}
+	return emit(ctx, tx, call, "recording.started", map[string]any{"recording_id": row.ID, "format": row.Format, "channels": row.Channels})
 }
 
 // runTape begins a recording of both sides that goes on beside the call's actions. ran is false when the switch would not: that

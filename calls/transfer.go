@@ -71,6 +71,7 @@ func transferData(a *actions.Transfer, result map[string]any) map[string]any {
 
 // endList drops what the list holds after the action at the cursor. What live control appends later comes after it.
 func (s *session) endList() {
+	s.flow.at.changed = true
 	s.flow.list = s.flow.list[:min(s.flow.index+1, len(s.flow.list))]
 	if raw, err := actions.Encode(s.flow.list); err == nil {
 		s.flow.raw = raw

@@ -48,7 +48,7 @@ func (s *session) redirect302(a *actions.Transfer, uri string) (outcome, error) 
 	if err != nil {
 		return outcome{}, err
 	}
-	id, err := s.begin()
+	id, err := s.begin(app)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -76,7 +76,7 @@ func (s *session) deflect(a *actions.Transfer, uri string) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	id, err := s.begin()
+	id, err := s.begin(app)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -12,9 +12,13 @@ import (
 // something happens to the call; whoever makes it true from another goroutine puts a nudge in the mailbox. An empty list is
 // silence. The wait leaves no trace in the cursor and in the results: it is not the call's list.
 func (s *session) waitWith(list []actions.Action, over func() bool) error {
-	outer, idle := s.until, s.flow.idle
-	s.until = func() bool { return over() || outer != nil && outer() }
-	defer func() { s.until, s.flow.idle = outer, idle }()
+	// From here on the channel bears the traces of other applications than the list's.
+	if err := s.keep(); err != nil {
+		return err
+	}
+	outer, idle, waiting := s.until, s.flow.idle, s.waiting
+	s.until, s.waiting = func() bool { return over() || outer != nil && outer() }, true
+	defer func() { s.until, s.flow.idle, s.waiting = outer, idle, waiting }()
 	for !s.interrupted() {
 		heard := false
 		started := s.m.cfg.Now()

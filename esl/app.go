@@ -39,6 +39,20 @@ func Sleep(d time.Duration) (App, error) {
 	return App{name: "sleep", args: ms}, err
 }
 
+// Marker waits for a millisecond and bears an id: queued behind another application, its completion tells that the other is over, and the
+// channel's variables tell behind which one it ran. FreeSWITCH reads the number and leaves the rest (mod_dptools.c, sleep_function).
+func Marker(id string) App { return App{name: "sleep", args: "1 " + onlyID(id)} }
+
+// onlyID keeps what an id may consist of.
+func onlyID(id string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, id)
+}
+
 // Silence plays comfort silence: unlike [Sleep] it keeps media flowing towards the caller.
 func Silence(d time.Duration) (App, error) {
 	ms, err := milliseconds("duration", d, time.Millisecond, 24*time.Hour)

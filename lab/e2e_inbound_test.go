@@ -199,10 +199,10 @@ func testUninvited(t *testing.T, s *system) {
 }
 
 // testControllerKilled kills the controller in the middle of a call. The call goes on without it, and numbers that need no controller are
-// routed; the next controller ends the call and says so, with one terminal event, and what the switch was busy with is paid.
+// routed; the next controller goes on with the call's list, to its one terminal event, and what the switch was busy with is paid.
 func testControllerKilled(t *testing.T, s *system) {
 	app := s.newApplication(t, s.customer, "killed", nil, func(question) any {
-		return []object{{"action": "pause", "seconds": 60}, {"action": "hangup"}}
+		return []object{{"action": "pause", "seconds": 30}, {"action": "notify", "payload": object{"still": "here"}}, {"action": "hangup"}}
 	})
 	call := s.callFrom(t, app, "+15550900001", nil)
 	app.until(soon(t), t, call.text("id"), "call.answered")
@@ -232,8 +232,9 @@ func testControllerKilled(t *testing.T, s *system) {
 	end, events := app.ended(seconds(t, 120), t, s, call.text("id"))
 	t.Logf("%v: %v", kinds(events), end.part("call"))
 	require.Equal(t, "call.completed", end.text("type"))
-	require.Equal(t, "controller_restarted", end.part("call")["reason"])
-	require.Equal(t, "platform", end.part("call")["hangup_source"])
+	require.Equal(t, "completed", end.part("call")["reason"])
+	require.Equal(t, "actions", end.part("call")["hangup_source"])
+	require.Contains(t, kinds(events), "call.notify", "the list goes on behind the pause")
 	require.Positive(t, end.part("call").number("billed_seconds"))
 	require.Positive(t, end.part("call").number("cost_micros"))
 }

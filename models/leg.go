@@ -46,7 +46,9 @@ type Leg struct {
 	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
 	RingingAt  *time.Time `gorm:"serializer:moment"`
 	AnsweredAt *time.Time `gorm:"serializer:moment"`
-	EndedAt    *time.Time `gorm:"serializer:moment"`
+	// JoinedAt is when it and the call began to hear each other.
+	JoinedAt *time.Time `gorm:"serializer:moment"`
+	EndedAt  *time.Time `gorm:"serializer:moment"`
 	// Seconds is how long it was answered, once it has ended.
 	Seconds float64
 }
@@ -62,7 +64,7 @@ func (s *Store) SaveLeg(ctx context.Context, leg *Leg) error {
 		if row.CreatedAt.IsZero() {
 			row.CreatedAt = tx.Now()
 		}
-		row.RingingAt, row.AnsweredAt, row.EndedAt = cut(row.RingingAt), cut(row.AnsweredAt), cut(row.EndedAt)
+		row.RingingAt, row.AnsweredAt, row.JoinedAt, row.EndedAt = cut(row.RingingAt), cut(row.AnsweredAt), cut(row.JoinedAt), cut(row.EndedAt)
 		if tx.later(func(ctx context.Context, tx *Store) error { return tx.SaveLeg(ctx, &row) }) {
 			*leg = row
 			return nil
@@ -70,7 +72,7 @@ func (s *Store) SaveLeg(ctx context.Context, leg *Leg) error {
 		err := tx.write(ctx).Clauses(clause.OnConflict{
 			Columns: []clause.Column{{Name: "id"}},
 			DoUpdates: clause.AssignmentColumns([]string{
-				"channel_id", "trunk_id", "status", "dial_status", "reason", "cause", "q850", "sip_code", "answered_by", "ringing_at", "answered_at",
+				"channel_id", "trunk_id", "status", "dial_status", "reason", "cause", "q850", "sip_code", "answered_by", "ringing_at", "answered_at", "joined_at",
 				"ended_at", "seconds",
 			}),
 		}).Create(&row).Error

@@ -24,8 +24,10 @@ type Recording struct {
 	Path       string
 	Format     string
 	// Channels is 1 for mixed sound and 2 where each side has its own; 0 is stored as 1.
-	Channels  int
-	Status    string
+	Channels int
+	Status   string
+	// Masked says that the application has it write silence, for the time being.
+	Masked    bool
 	Seconds   float64
 	CreatedAt time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
 	EndedAt   *time.Time `gorm:"serializer:moment"`
@@ -49,7 +51,7 @@ func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
 		}
 		err := tx.write(ctx).Clauses(clause.OnConflict{
 			Columns:   []clause.Column{{Name: "id"}},
-			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "channels", "status", "seconds", "ended_at"}),
+			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "channels", "status", "masked", "seconds", "ended_at"}),
 		}).Create(&row).Error
 		if err != nil {
 			return explain(err, "save recording of call %q", row.CallID)

@@ -1,0 +1,266 @@
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tandem/actions"
+	"tandem/esl"
+	"tandem/models"
+)
+
+// A call outlives its controller: the switch plays, records, gathers and bridges on by itself, and parks the channel when it is done. The
+// next controller of the node gives every call whose channel lives a session again, which goes on from the stored cursor:
+//
+//	cursor                                what the session does
+//	no list                               asks the answer_url, for the first time or once more
+//	an action that was not begun          does it
+//	an application that the channel       waits for its end, with a marker queued behind it, and reads from the channel what it
+//	  bears the trace of                  brought: digits, the recording, how the bridge went
+//	an application that it does not bear  sends it: the first controller died before it could
+//	an action that is done                goes on behind it; a question to the application that had no answer is asked again
+//
+// So nothing is heard, asked, dialled or recorded twice because a controller died, but for what docs/guarantees.md lists.
+
+// resumption is the application that an earlier controller had begun last.
+type resumption struct {
+	event string
+	ran   bool // the channel was given it
+}
+
+// takeOver gives calls of an earlier controller their sessions. All are known before the first of them runs: they may have to do with each
+// other.
+func (n *node) takeOver(calls []*models.Call) {
+	var sessions []*session
+	for _, call := range calls {
+		s := newSession(n, call.ChannelID)
+		s.adopted = true
+		s.setCall(call)
+		if err := n.m.register(s); err != nil {
+			n.log.Error("call of an earlier controller not taken over", "call_id", call.ID, "channel", call.ChannelID, "error", err)
+			continue
+		}
+		sessions = append(sessions, s)
+	}
+	for _, s := range sessions {
+		s.log.Info("call of an earlier controller taken over", "status", s.call.Status)
+		go s.run()
+	}
+}
+
+// resume reads where the call stands, on the switch and in the database, and brings the two together.
+func (s *session) resume() error {
+	before := s.call.Status
+	app, tapes, err := s.readRows()
+	if err != nil {
+		return err
+	}
+	s.app, s.tapes, s.grouped = app, tapes, true // it may be in a conference or a queue
+	channel, err := s.readChannel()
+	if err != nil {
+		return err
+	}
+	s.restoreChannel(channel)
+	if err := s.restoreFlow(channel); err != nil {
+		return err
+	}
+	if err := s.takeOrders(); err != nil {
+		return err
+	}
+	if channel.Get("Answer-State") == "answered" {
+		if err := s.handleAnswer(microTime(channel.Get("Caller-Channel-Answered-Time"))); err != nil {
+			return err
+		}
+	}
+	if s.call.Direction == DirectionOutbound {
+		if err := s.await(nil, func() bool { return s.answered && s.parked }); err != nil {
+			return err
+		}
+	}
+	if before != StatusInProgress {
+		return nil
+	}
+	if err := s.concludeDetection(); err != nil {
+		return err
+	}
+	if s.call.Record && len(tapes) == 0 {
+		return s.recordAnew()
+	}
+	return nil
+}
+
+// readRows reads the application and the recordings of the call, waiting for a database that is away.
+func (s *session) readRows() (app *models.Application, tapes []*recording, err error) {
+	for delay := 50 * time.Millisecond; ; delay = min(2*delay, storeRetryMax) {
+		ctx, cancel := s.command()
+		app, err = s.m.cfg.Store.ApplicationByID(ctx, s.call.ApplicationID)
+		if err == nil {
+			tapes, err = runningTapes(ctx, s.m.cfg.Store, s.call)
+		}
+		cancel()
+		if err == nil {
+			break
+		}
+		if errors.Is(err, models.ErrNotFound) {
+			return nil, nil, fmt.Errorf("take the call over: %w", err)
+		}
+		s.log.Error("call not read, trying again", "error", err)
+		if err := s.pause(delay, nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, tape := range tapes {
+		tape.background, tape.masked = true, tape.row.Masked
+	}
+	return app, tapes, nil
+}
+
+// takeOrders receives the commands that the call was given and that have had no effect yet.
+func (s *session) takeOrders() error {
+	ctx, cancel := s.command()
+	defer cancel()
+	waiting, err := s.m.pendingCommands(ctx, s.call.ID)
+	if err != nil {
+		return err
+	}
+	for _, m := range waiting {
+		s.box.put(m)
+	}
+	return nil
+}
+
+// restoreChannel takes over what the channel says of itself.
+func (s *session) restoreChannel(channel *esl.Event) {
+	state := channel.Get("Answer-State")
+	s.answered = s.call.Status == StatusInProgress
+	s.parked = s.call.Direction == DirectionInbound || s.answered || state == "answered"
+	s.early = state == "early"
+	s.rung = s.early || state == "ringing"
+	s.terms = channel.Variable(terminatorsVariable)
+	if channel.Variable("playback_delimiter") == esl.PromptDelimiter {
+		s.promptVoice = channel.Variable("tts_voice")
+	}
+	s.movable = channel.Variable("max_session_transfers") == manyTransfers
+	s.bridged = channel.Variable("continue_on_fail") == "true" && channel.Variable("hangup_after_bridge") == "false"
+	s.conferred = channel.Variable("hangup_after_conference") != ""
+	if s.call.Direction == DirectionInbound {
+		s.flow.sipHeaders = sipHeaders(channel)
+	}
+}
+
+// restoreFlow takes over the cursor, and the parties that the call has dialled.
+func (s *session) restoreFlow(channel *esl.Event) error {
+	c, f := s.call.Cursor, &s.flow
+	f.last, f.idle, f.fellBack = c.Last, c.Idle, c.FellBack
+	if len(c.Later) > 0 {
+		var later storedIntent
+		if err := json.Unmarshal(c.Later, &later); err != nil {
+			return fmt.Errorf("read the scheduled hangup: %w", err)
+		}
+		s.later = &intent{reason: later.Reason, source: later.Source, status: later.Status, cause: later.Cause, sip: later.SIP}
+	}
+	if err := s.restoreLegs(); err != nil {
+		return err
+	}
+	if len(c.List) == 0 {
+		return nil
+	}
+	list, err := actions.Decode(c.List)
+	if err != nil {
+		return fmt.Errorf("read the stored list: %w", err)
+	}
+	f.list, f.raw, f.index, f.begun = list, c.List, c.Index, true
+	f.at = progress{step: c.Step, event: c.EventUUID, application: c.Application, state: c.State, done: c.Done}
+	if c.BegunAt != nil {
+		f.at.begunAt = *c.BegunAt
+	}
+	if len(c.Ask) > 0 {
+		var ask storedQuestion
+		if err := json.Unmarshal(c.Ask, &ask); err != nil {
+			return fmt.Errorf("read the question: %w", err)
+		}
+		f.at.ask = &question{kind: ask.Kind, url: ask.URL, result: ask.Result}
+	}
+	if !c.Done {
+		s.repeats = true
+		if c.Begun {
+			s.resumed = &resumption{event: c.EventUUID, ran: took(channel, c.EventUUID, c.Application)}
+		}
+	}
+	s.count()
+	return nil
+}
+
+// restoreLegs follows the parties whose end nobody has told of.
+func (s *session) restoreLegs() error {
+	rows, err := s.storedLegs()
+	if err != nil {
+		return fmt.Errorf("read the legs: %w", err)
+	}
+	for _, row := range rows {
+		if row.Status == models.LegEnded {
+			continue
+		}
+		l := &leg{row: row}
+		l.restoreTimes()
+		s.followLeg(l)
+	}
+	return nil
+}
+
+// goOn goes on with a list that an earlier controller had begun.
+func (s *session) goOn() error {
+	if err := s.readWaitActions(); err != nil {
+		return err
+	}
+	if !s.flow.at.done {
+		return nil
+	}
+	return s.follow(s.flow.at.ask)
+}
+
+// concludeDetection ends a machine detection that was under way: what it has heard by now tells nothing.
+func (s *session) concludeDetection() error {
+	if !s.call.Cursor.Detecting && (len(s.call.MachineDetection) == 0 || s.call.AnsweredBy != "") {
+		return nil
+	}
+	return s.change("call.machine_detected", func(ctx context.Context, tx *models.Store, call *models.Call) error {
+		call.AnsweredBy = answeredUnknown
+		if err := tx.UpdateCall(ctx, call, "answered_by"); err != nil {
+			return err
+		}
+		return emit(ctx, tx, call, "call.machine_detected", map[string]any{"answered_by": answeredUnknown, "beep": false, "after_ms": int64(0)})
+	})
+}
+
+// recordAnew begins the recording of the whole call where an earlier controller has died between the answer and that.
+func (s *session) recordAnew() error {
+	ctx, cancel := s.command()
+	rows, err := s.m.cfg.Store.RecordingsOfCall(ctx, s.call.CustomerID, s.call.ID)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("read the recordings: %w", err)
+	}
+	if len(rows) > 0 {
+		return nil
+	}
+	return s.recordCall()
+}
+
+// testimony is what a CDR says of a channel that has ended, and when it did; nil without one.
+func (s *session) testimony(channel string) (facts *hangupFacts, ended time.Time, err error) {
+	ctx, cancel := s.command()
+	defer cancel()
+	cdr, err := s.m.cfg.Store.CDR(ctx, s.node.row.ID, channel)
+	if errors.Is(err, models.ErrNotFound) {
+		return nil, time.Time{}, nil
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("read the CDR: %w", err)
+	}
+	found := factsOf(cdr)
+	return &found, cdr.EndedAt, nil
+}

@@ -1,0 +1,306 @@
+package calls
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/lab"
+	"tandem/models"
+)
+
+// die ends a manager as the death of its process would: its sessions stop where they are, and nothing is told to anybody.
+func (m *Manager) die() {
+	m.mu.Lock()
+	m.stopping, m.stopped = true, true
+	if len(m.byChannel) == 0 {
+		select {
+		case <-m.idle:
+		default:
+			close(m.idle)
+		}
+	}
+	m.mu.Unlock()
+	m.cancel()
+	m.work.Wait()
+}
+
+// die ends the controller, and its connections to the switch.
+func (l *live) die() {
+	l.esl.Stop()
+	l.manager.die()
+}
+
+// observer hears what applications a switch runs, without the product's help.
+type observer struct {
+	t    *testing.T
+	more chan struct{}
+
+	mu   sync.Mutex
+	runs []run
+}
+
+// run is an application that a channel has run, or runs.
+type run struct {
+	channel, app, args string
+	over               bool
+}
+
+func (l *live) observe(t *testing.T) *observer {
+	t.Helper()
+	probe, err := lab.DialESL(t.Context(), l.addr, l.password)
+	require.NoError(t, err)
+	require.NoError(t, probe.Subscribe(t.Context(), "CHANNEL_EXECUTE", "CHANNEL_EXECUTE_COMPLETE"))
+	w := &observer{t: t, more: make(chan struct{}, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			ev, err := probe.Next(context.Background())
+			if err != nil {
+				return
+			}
+			w.note(run{
+				channel: ev.Event("Unique-ID"), app: ev.Event("Application"), args: ev.Event("Application-Data"),
+				over: ev.Event("Event-Name") == "CHANNEL_EXECUTE_COMPLETE",
+			})
+		}
+	}()
+	t.Cleanup(func() {
+		_ = probe.Close()
+		<-done
+	})
+	return w
+}
+
+func (w *observer) note(r run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := -1
+	if r.over {
+		at = slices.IndexFunc(w.runs, func(o run) bool { return !o.over && o.channel == r.channel && o.app == r.app && o.args == r.args })
+	}
+	if at >= 0 {
+		w.runs[at].over = true
+	} else {
+		w.runs = append(w.runs, r)
+	}
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until the nth run of an application on a channel has begun, or is over.
+func (w *observer) await(channel, app string, nth int, over bool) {
+	w.t.Helper()
+	for {
+		n := 0
+		for _, r := range w.of(channel) {
+			if r.app == app && (r.over || !over) {
+				n++
+			}
+		}
+		if n >= nth {
+			return
+		}
+		select {
+		case <-w.more:
+		case <-time.After(40 * time.Second):
+			require.Failf(w.t, "no such application", "waited for %s, number %d, saw %v", app, nth, w.of(channel))
+		}
+	}
+}
+
+// of are the applications of a channel, without those that leave no trace for the caller.
+func (w *observer) of(channel string) []run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.runs), func(r run) bool {
+		return r.channel != channel || r.app == "sleep" && strings.HasPrefix(r.args, "1 ") || r.app == "park" || r.app == "answer" || r.app == "sched_hangup"
+	})
+}
+
+// names are the names of a channel's applications.
+func (w *observer) names(channel string) (names []string) {
+	for _, r := range w.of(channel) {
+		names = append(names, r.app)
+	}
+	return names
+}
+
+// The controller dies while an application runs, and another goes on with the call, before the application is over or after: the
+// caller hears everything once, and the application is told what happened.
+func TestFreeSWITCHResume(t *testing.T) {
+	t.Parallel()
+	type result = map[string]any
+	for _, tt := range []struct {
+		name, list string
+		during     string // the application that runs when the controller dies
+		nth        int    // which of that name
+		typed      string // by the caller, a while after the answer
+		after      time.Duration
+		runs       []string // all applications that the caller's channel may have run
+		check      func(t *testing.T, l *live, call models.Call, results []result)
+	}{
+		{
+			name: "say", during: "speak", nth: 1, runs: []string{"speak", "send_dtmf"},
+			list: `[{"action":"say","text":"This is a sentence that takes its time, and then some more of it, until it is over."},{"action":"dtmf","digits":"1"}]`,
+		},
+		{
+			name: "the second round of three", during: "playback", nth: 2, runs: []string{"playback", "playback", "playback"},
+			list: `[{"action":"play","tone":"ringback_us","max_seconds":60,"loop":3,"result_url":"/result"}]`,
+			check: func(t *testing.T, _ *live, _ models.Call, results []result) {
+				require.Len(t, results, 1)
+				require.Equal(t, "played", results[0]["outcome"])
+			},
+		},
+		{
+			name: "gather", during: "play_and_get_digits", nth: 1, typed: "1234", after: 3 * time.Second, runs: []string{"play_and_get_digits", "speak"},
+			list: `[{"action":"gather","num_digits":4,"timeout":20,"result_url":"/result"},{"action":"say","text":"Thanks."}]`,
+			check: func(t *testing.T, _ *live, _ models.Call, results []result) {
+				require.Len(t, results, 1)
+				require.Equal(t, []any{"digits", "1234"}, []any{results[0]["outcome"], results[0]["digits"]})
+			},
+		},
+		{
+			name: "the second try of a gather", during: "play_and_get_digits", nth: 2, runs: []string{"play_and_get_digits", "play_and_get_digits", "play_and_get_digits"},
+			list: `[{"action":"gather","num_digits":4,"timeout":3,"tries":3,"result_url":"/result"}]`,
+			check: func(t *testing.T, _ *live, _ models.Call, results []result) {
+				require.Len(t, results, 1)
+				require.Equal(t, []any{"timeout", 3.0}, []any{results[0]["outcome"], results[0]["tries"]})
+			},
+		},
+		{
+			name: "record", during: "record", nth: 1, runs: []string{"playback", "record", "speak"},
+			list: `[{"action":"record","max_seconds":4,"beep":true,"result_url":"/result"},{"action":"say","text":"Thanks."}]`,
+			check: func(t *testing.T, l *live, call models.Call, results []result) {
+				require.Len(t, results, 1)
+				row := l.recorded(t, call.ID)
+				require.Equal(t, row.ID, results[0]["recording_id"])
+				require.InDelta(t, 4, row.Seconds, 1.1)
+				require.Equal(t, 1, count(l.allKinds(call.ID), "recording.started"))
+			},
+		},
+		{
+			name: "a recording beside", during: "playback", nth: 1, runs: []string{"playback", "speak"},
+			list: `[{"action":"record_call"},{"action":"pause","seconds":4},{"action":"record_call","op":"stop","result_url":"/result"},{"action":"say","text":"Thanks."}]`,
+			check: func(t *testing.T, l *live, call models.Call, results []result) {
+				require.Equal(t, "done", results[0]["outcome"])
+				require.Greater(t, l.recorded(t, call.ID).Seconds, 2.0)
+			},
+		},
+		{
+			name: "dial", during: "bridge", nth: 1, runs: []string{"bridge", "speak"},
+			list: `[{"action":"dial","to":"+15550000701","timeout":20,"result_url":"/result"},{"action":"say","text":"They have left."}]`,
+			check: func(t *testing.T, l *live, call models.Call, results []result) {
+				require.Len(t, results, 1)
+				require.Equal(t, "answered", results[0]["dial_status"])
+				require.InDelta(t, 2, results[0]["seconds"], 1.5)
+				legs := l.legs(t, call.ID)
+				require.Len(t, legs, 1)
+				require.Equal(t, 1, count(l.allKinds(call.ID), "leg.ended"))
+				require.Equal(t, 1, count(l.allKinds(call.ID), "leg.answered"))
+			},
+		},
+		{
+			name: "dial busy then another", during: "bridge", nth: 1, runs: []string{"bridge", "bridge", "speak"},
+			list: `[{"action":"dial","to":["+15550000486","+15550000701"],"strategy":"sequential","timeout":20,"result_url":"/result"},{"action":"say","text":"They have left."}]`,
+			check: func(t *testing.T, l *live, call models.Call, results []result) {
+				require.Len(t, results, 1)
+				require.Equal(t, "answered", results[0]["dial_status"])
+				require.Len(t, l.legs(t, call.ID), 2)
+			},
+		},
+		{
+			name: "transfer", during: "bridge", nth: 1, runs: []string{"bridge"},
+			list: `[{"action":"transfer","to":"+15550000701"},{"action":"say","text":"Never said."}]`,
+			check: func(t *testing.T, l *live, call models.Call, _ []result) {
+				require.Equal(t, 1, count(l.allKinds(call.ID), "call.transferred"))
+			},
+		},
+		{
+			name: "conference", during: "conference", nth: 1, runs: []string{"conference", "speak"},
+			list: `[{"action":"conference","name":"alone","max_seconds":6,"result_url":"/result"},{"action":"say","text":"Over."}]`,
+			check: func(t *testing.T, l *live, call models.Call, results []result) {
+				require.Len(t, results, 1)
+				require.Equal(t, roomMaxSeconds, results[0]["outcome"])
+				require.Equal(t, 1, count(l.allKinds(call.ID), "conference.joined"))
+				require.Equal(t, 1, count(l.allKinds(call.ID), "conference.left"))
+			},
+		},
+		{
+			name: "enqueue", during: "playback", nth: 1, runs: nil,
+			list: `[{"action":"enqueue","name":"line","max_wait":6,"wait_actions":[{"action":"pause","seconds":3}],"result_url":"/result"},{"action":"say","text":"Nobody came."}]`,
+			check: func(t *testing.T, l *live, call models.Call, results []result) {
+				require.Len(t, results, 1)
+				require.Equal(t, queueTimeout, results[0]["outcome"])
+				require.Equal(t, 1, count(l.allKinds(call.ID), "queue.joined"))
+				require.Equal(t, 1, count(l.allKinds(call.ID), "queue.left"))
+			},
+		},
+	} {
+		for _, over := range []bool{false, true} {
+			if over && (tt.during == "conference" || tt.name == "enqueue") {
+				continue // they do not end without a controller
+			}
+			t.Run(fmt.Sprintf("%s over %t", tt.name, over), func(t *testing.T) {
+				t.Parallel()
+				onSwitches(t, func(t *testing.T, l *live) {
+					w := l.observe(t)
+					l.answers("/answer", reply(tt.list))
+					l.answers("/result", status(http.StatusNoContent))
+					l.callIn(t, l.did.NumberE164, tt.typed, tt.after, 0)
+					<-l.askedc
+					first := l.requests()[0]
+					call, err := l.store.CallByID(t.Context(), first.Call["id"].(string))
+					require.NoError(t, err)
+					w.await(call.ChannelID, tt.during, tt.nth, false)
+					l.die()
+					if over {
+						w.await(call.ChannelID, tt.during, tt.nth, true)
+					}
+					l.succeed(t)
+					ended := l.end()
+					require.Equal(t, call.ID, ended.ID)
+					require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{ended.Status, ended.Reason})
+					if tt.runs != nil {
+						require.Equal(t, tt.runs, w.names(call.ChannelID), "nothing is run twice")
+					}
+					done := l.dataOf(call.ID, "call.action_completed")
+					for i, data := range done {
+						require.EqualValues(t, i, data["index"], "each action is told once: %v", done)
+					}
+					require.Empty(t, l.dataOf(call.ID, "call.error"))
+					asked := 0
+					for _, q := range l.requests() {
+						if q.Type == askAnswer {
+							asked++
+						}
+					}
+					require.Equal(t, 1, asked, "the answer_url is not asked again")
+					if tt.check != nil {
+						tt.check(t, l, ended, l.results())
+					}
+					l.noChannels(t)
+				})
+			})
+		}
+	}
+}
+
+func count(all []string, one string) (n int) {
+	for _, other := range all {
+		if other == one {
+			n++
+		}
+	}
+	return n
+}
