@@ -123,8 +123,17 @@ func simulateThere(ctx context.Context, opts SimulateOptions) (*SimulationReport
 	return report, nil
 }
 
-// refusedBy words the error that a server answered with.
+// refusedBy words the error that a server answered a simulation with.
 func refusedBy(status int, answer []byte) error {
+	err := refusal(status, answer)
+	if status == http.StatusBadRequest {
+		return fmt.Errorf("%w: %w", ErrScript, err)
+	}
+	return err
+}
+
+// refusal words the error that a server answered with.
+func refusal(status int, answer []byte) error {
 	var body struct {
 		Error struct {
 			Code    string `json:"code"`
@@ -134,9 +143,5 @@ func refusedBy(status int, answer []byte) error {
 	if err := json.Unmarshal(answer, &body); err != nil || body.Error.Code == "" {
 		return fmt.Errorf("the server answered %d: %s", status, strings.TrimSpace(string(answer[:min(len(answer), 200)])))
 	}
-	err := fmt.Errorf("the server answered %d %s: %s", status, body.Error.Code, body.Error.Message)
-	if status == http.StatusBadRequest {
-		return fmt.Errorf("%w: %w", ErrScript, err)
-	}
-	return err
+	return fmt.Errorf("the server answered %d %s: %s", status, body.Error.Code, body.Error.Message)
 }

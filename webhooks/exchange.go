@@ -58,14 +58,11 @@ func (w *Worker) post(ctx context.Context, app *models.Application, event *model
 		x.failure = "url: webhook_url " + err.Error()
 		return x
 	}
-	req, err := http.NewRequestWithContext(attemptCtx, http.MethodPost, app.WebhookURL, bytes.NewReader(event.Body))
+	req, err := NewRequest(attemptCtx, app.WebhookURL, Keys(app, now), event.ID, now, event.Body)
 	if err != nil {
 		x.failure = "url: webhook_url is not a URL"
 		return x
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", userAgent)
-	SetHeaders(req.Header, Keys(app, now), event.ID, now, event.Body)
 
 	resp, err := w.cfg.Client.Do(req)
 	if err != nil {
@@ -85,6 +82,18 @@ func (w *Worker) post(ctx context.Context, app *models.Application, event *model
 		x.retryAfter = retryAfter(resp.Header.Get("Retry-After"), now)
 	}
 	return x
+}
+
+// NewRequest returns the request that carries an event: a signed POST of its body. The error is of the URL.
+func NewRequest(ctx context.Context, target string, keys [][]byte, eventID string, at time.Time, body []byte) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make webhook request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", userAgent)
+	SetHeaders(req.Header, keys, eventID, at, body)
+	return req, nil
 }
 
 // fail records why there was no whole answer. A 2xx whose body breaks off was still received, so it stays delivered: the

@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newServe(opts), newDev(opts), newSimSwitch(opts), newMigrate(opts), newDoctor(opts),
-		newNodes(opts), newCustomers(opts), newKeys(opts), newLedger(opts), newSimulate(opts),
+		newNodes(opts), newCustomers(opts), newKeys(opts), newLedger(opts), newSimulate(opts), newListen(opts),
 	)
 	return root
 }
