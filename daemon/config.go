@@ -58,6 +58,8 @@ type Config struct {
 	NodeLease time.Duration
 	// ShutdownTimeout bounds the orderly stop.
 	ShutdownTimeout time.Duration
+	// hangUpAtStop ends the calls with this process, whose switch ends with it.
+	hangUpAtStop bool
 	// LogLevel is debug, info, warn or error; LogFormat is text or json.
 	LogLevel, LogFormat string
 }
@@ -91,8 +93,8 @@ var settings = []setting{
 	{"speech_module", "", "Module of FreeSWITCH that holds `speech_engine`, such as `mod_vosk`."},
 	{"stream_hosts", "", "Comma-separated hosts that calls may be streamed to; everything below a host too. Empty: streams are refused."},
 	{"media_cache", "268435456", "Bytes of fetched sound files that are kept for the next call that plays them."},
-	{"node_lease", "10s", "How long a node stays with a controller that has stopped renewing its lease."},
-	{"shutdown_timeout", "15s", "Bound of an orderly stop."},
+	{"node_lease", "5s", "How long a node stays with a controller that has stopped renewing its lease; another controller takes it then."},
+	{"shutdown_timeout", "15s", "Bound of an orderly stop, in which calls are left to the next controller."},
 	{"log_level", "info", "`debug`, `info`, `warn` or `error`."},
 	{"log_format", "text", "`text` or `json`."},
 }

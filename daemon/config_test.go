@@ -39,7 +39,7 @@ func TestConfigDefaults(t *testing.T) {
 	require.Empty(t, cfg.AllowNetworks, "private networks are closed unless an operator opens them")
 	require.Equal(t, int64(10_000), cfg.Billing.OutboundPerMinuteMicros)
 	require.Equal(t, int64(5_000), cfg.Billing.InboundPerMinuteMicros)
-	require.Equal(t, 10*time.Second, cfg.NodeLease)
+	require.Equal(t, 5*time.Second, cfg.NodeLease)
 	require.Len(t, cfg.SecretKey, 32)
 }
 

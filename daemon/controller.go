@@ -97,19 +97,12 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		Store: c.store, Rater: rater, Client: client, Logger: c.logger.With("part", "calls"),
 		Providers: c.cfg.Providers, SIPProfile: c.cfg.SIPProfile,
 		VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice, Synthesis: c.cfg.Synthesis, Recognizer: c.cfg.Recognizer,
-		StreamHosts: c.cfg.StreamHosts, MediaCache: mediaCache(c.cfg.MediaCache),
+		StreamHosts: c.cfg.StreamHosts, MediaCache: mediaCache(c.cfg.MediaCache), HangUpAtStop: c.cfg.hangUpAtStop,
 	})
 	if err != nil {
 		return fmt.Errorf("calls: %w", err)
 	}
-	if err := manager.Start(ctx); err != nil {
-		return fmt.Errorf("start the calls: %w", err)
-	}
 	c.nodes = newNodeKeeper(c.store, manager, syncer, owner, c.cfg.NodeLease, c.logger.With("part", "nodes"))
-	c.nodes.start(ctx)
-	c.parts.add("nodes", c.nodes.stop)
-	// Stopped before the nodes are let go: ending a call takes a switch to tell.
-	c.parts.add("calls", manager.Stop)
 
 	keeper := startHousekeeper(ctx, c.store, c.logger.With("part", "housekeeping"))
 	c.parts.add("housekeeping", keeper.stop)
@@ -138,6 +131,17 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		err := server.Shutdown(ctx)
 		<-served
 		return err
+	})
+	if err := manager.Start(ctx); err != nil {
+		return fmt.Errorf("start the calls: %w", err)
+	}
+	c.nodes.start(ctx)
+	c.parts.add("nodes", c.nodes.stop)
+	// The calls are left and the nodes given back before anything else ends: the next controller goes on with them meanwhile.
+	c.parts.add("calls", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.ShutdownTimeout/2)
+		defer cancel()
+		return manager.Stop(ctx)
 	})
 	return nil
 }

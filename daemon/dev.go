@@ -99,6 +99,7 @@ func runDev(ctx context.Context, opts DevOptions, cfg Config, logger *slog.Logge
 	site.callIn = func(ctx context.Context, call incomingCall) (string, error) {
 		return callIn(ctx, running.nodes.named(devNode), call)
 	}
+	cfg.hangUpAtStop = opts.ESLAddr == ""
 	// The lock on the data folder makes this the only controller, so it may take its node back at once after a crash.
 	running, err = startController(ctx, cfg, logger, store, listener, "tandem dev", map[string]http.Handler{"/dev": site.handler()})
 	if err != nil {

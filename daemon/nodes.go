@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,15 @@ import (
 	"tandem/models"
 )
 
+const (
+	// lookInterval is how often the nodes are looked at: how soon one is taken that was given back.
+	lookInterval = 250 * time.Millisecond
+	// leaveTimeout bounds the leaving of a node's sessions.
+	leaveTimeout = 5 * time.Second
+)
+
 // nodeKeeper holds the leases of nodes: it takes the nodes that nobody holds, steers them, renews, and lets go of the
-// ones that were removed or that it could not renew in time. One controller steers a node at a time (DESIGN §1).
+// ones that were removed or that another controller has taken. One controller steers a node at a time (DESIGN §1).
 type nodeKeeper struct {
 	store   *models.Store
 	manager *calls.Manager
@@ -26,44 +34,51 @@ type nodeKeeper struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	// looked is closed after the first look.
+	// looked is closed after the first look, wake makes the next one come now.
 	looked chan struct{}
+	wake   chan struct{}
 
 	mu   sync.Mutex
 	held map[string]*heldNode
+	// floors are tokens that switches have had and the database has forgotten, by node.
+	floors map[string]int64
 }
 
 // heldNode is a node whose lease is ours.
 type heldNode struct {
-	row     models.Node
-	token   int64
-	renewed time.Time
-	conn    *esl.Node
+	*hold
+	row  models.Node
+	next time.Time // when the lease is renewed
 }
 
 func newNodeKeeper(store *models.Store, manager *calls.Manager, syncer *dialplan.Syncer, owner string, lease time.Duration, logger *slog.Logger) *nodeKeeper {
 	return &nodeKeeper{
 		store: store, manager: manager, syncer: syncer, owner: owner, lease: lease, logger: logger,
-		done: make(chan struct{}), looked: make(chan struct{}), held: map[string]*heldNode{},
+		done: make(chan struct{}), looked: make(chan struct{}), wake: make(chan struct{}, 1), held: map[string]*heldNode{}, floors: map[string]int64{},
 	}
 }
 
-// start looks for nodes now and then every third of a lease, so that two renewals may fail before the lease is lost.
+// start looks for nodes now and again and again. Leases are renewed every third of their length, so that two renewals may fail
+// before one is lost.
 func (k *nodeKeeper) start(ctx context.Context) {
 	ctx, k.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(k.done)
-		ticker := time.NewTicker(k.lease / 3)
+		ticker := time.NewTicker(min(lookInterval, k.lease/3))
 		defer ticker.Stop()
+		failing := false
 		for first := true; ; first = false {
-			if err := k.look(ctx); err != nil && ctx.Err() == nil {
+			err := k.look(ctx)
+			if err != nil && ctx.Err() == nil && !failing {
 				k.logger.Error("cannot look after the nodes", "error", err)
 			}
+			failing = err != nil
 			if first {
 				close(k.looked)
 			}
 			select {
 			case <-ticker.C:
+			case <-k.wake:
 			case <-ctx.Done():
 				return
 			}
@@ -76,26 +91,43 @@ func (k *nodeKeeper) stop(ctx context.Context) error {
 	k.cancel()
 	<-k.done
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	var failures []error
-	for id, held := range k.held {
-		k.drop(held)
-		delete(k.held, id)
-		if err := k.store.ReleaseNode(ctx, id, k.owner, held.token); err != nil {
-			failures = append(failures, fmt.Errorf("release node %s: %w", held.row.Name, err))
-		}
+	held := make([]*heldNode, 0, len(k.held))
+	for _, h := range k.held {
+		held = append(held, h)
 	}
+	k.held = map[string]*heldNode{}
+	k.mu.Unlock()
+	failures := make([]error, len(held))
+	var releasing sync.WaitGroup
+	for i, h := range held {
+		releasing.Go(func() { failures[i] = k.release(ctx, h) })
+	}
+	releasing.Wait()
 	return errors.Join(failures...)
+}
+
+// release lets go of a node and gives its lease back.
+func (k *nodeKeeper) release(ctx context.Context, held *heldNode) error {
+	k.letGo(ctx, held)
+	err := k.store.ReleaseNode(ctx, held.row.ID, k.owner, held.token)
+	if err != nil && !errors.Is(err, models.ErrStale) {
+		return fmt.Errorf("release node %s: %w", held.row.Name, err)
+	}
+	k.logger.Info("node released", "node", held.row.Name)
+	return nil
 }
 
 // look renews what is held, takes what is free, and drops what is gone.
 func (k *nodeKeeper) look(ctx context.Context) error {
-	rows, err := k.store.Nodes(ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	asking, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	rows, err := k.store.Nodes(asking)
 	if err != nil {
-		k.dropOverdue()
-		return fmt.Errorf("read the nodes: %w", err)
+		return errors.Join(fmt.Errorf("read the nodes: %w", err), k.outlast(ctx))
+	}
+	free, err := k.store.FreeNodes(asking, k.owner)
+	if err != nil {
+		return errors.Join(err, k.outlast(ctx))
 	}
 	wanted := make(map[string]bool, len(rows))
 	var failures []error
@@ -105,76 +137,142 @@ func (k *nodeKeeper) look(ctx context.Context) error {
 			continue
 		}
 		wanted[row.ID] = true
-		if err := k.keep(ctx, row); err != nil {
+		if err := k.keep(ctx, row, slices.Contains(free, row.ID)); err != nil {
 			failures = append(failures, err)
 		}
 	}
-	for id, held := range k.held {
-		if !wanted[id] {
-			k.logger.Info("node was removed", "node", held.row.Name)
-			k.drop(held)
-			delete(k.held, id)
+	for _, held := range k.all() {
+		if wanted[held.row.ID] {
+			continue
+		}
+		k.logger.Info("node was removed", "node", held.row.Name)
+		k.forget(held)
+		k.drop(held)
+		if err := k.store.ReleaseNode(ctx, held.row.ID, k.owner, held.token); err != nil && !errors.Is(err, models.ErrStale) && !errors.Is(err, models.ErrNotFound) {
+			failures = append(failures, fmt.Errorf("release node %s: %w", held.row.Name, err))
 		}
 	}
-	k.dropOverdue()
 	return errors.Join(failures...)
 }
 
-// keep renews or takes one node's lease.
-func (k *nodeKeeper) keep(ctx context.Context, row models.Node) error {
-	held := k.held[row.ID]
-	if held != nil && (held.row.ESLAddr != row.ESLAddr || held.row.Password != row.Password || held.row.ConfDir != row.ConfDir) {
-		k.logger.Info("node has moved", "node", row.Name, "esl_addr", row.ESLAddr)
-		k.drop(held)
-		delete(k.held, row.ID)
-		if err := k.store.ReleaseNode(ctx, row.ID, k.owner, held.token); err != nil {
-			return fmt.Errorf("release node %s: %w", row.Name, err)
+// outlast keeps the nodes while the database is away from us, as long as their switches say that they are ours: nobody who
+// reaches the database takes one without writing into its switch.
+func (k *nodeKeeper) outlast(ctx context.Context) error {
+	var failures []error
+	for _, held := range k.all() {
+		if held.Held() {
+			continue
 		}
-		held = nil
-	}
-	// The lease counts from before the statement was sent: by our clock it is never longer than by the database's.
-	asked := time.Now()
-	if held != nil {
-		err := k.store.RenewNode(ctx, row.ID, k.owner, held.token, k.lease, held.conn.Up())
-		if errors.Is(err, models.ErrStale) {
-			k.logger.Warn("node was taken by another controller", "node", row.Name)
-			k.drop(held)
-			delete(k.held, row.ID)
-			return nil
+		err := held.Check(ctx)
+		if errors.Is(err, esl.ErrFenced) {
+			k.forget(held)
+			k.letGo(ctx, held)
+			continue
 		}
 		if err != nil {
-			return fmt.Errorf("renew node %s: %w", row.Name, err)
+			failures = append(failures, err)
 		}
-		held.renewed = asked
+	}
+	return errors.Join(failures...)
+}
+
+func (k *nodeKeeper) all() []*heldNode {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]*heldNode, 0, len(k.held))
+	for _, held := range k.held {
+		all = append(all, held)
+	}
+	return all
+}
+
+func (k *nodeKeeper) holding(nodeID string) *heldNode {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.held[nodeID]
+}
+
+func (k *nodeKeeper) forget(held *heldNode) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.held, held.row.ID)
+}
+
+// keep renews or takes one node's lease.
+func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error {
+	held := k.holding(row.ID)
+	if held != nil && (held.row.ESLAddr != row.ESLAddr || held.row.Password != row.Password || held.row.ConfDir != row.ConfDir) {
+		k.logger.Info("node has moved", "node", row.Name, "esl_addr", row.ESLAddr)
+		k.forget(held)
+		if err := k.release(ctx, held); err != nil {
+			return err
+		}
+		held, free = nil, true
+	}
+	if held != nil && time.Now().Before(held.next) && !held.due.Load() && !held.lost.Load() {
 		return nil
 	}
-	token, ok, err := k.store.AcquireNode(ctx, row.ID, k.owner, k.lease, 0)
+	if held != nil && !held.lost.Load() {
+		held.next = time.Now().Add(k.lease / 3)
+		held.due.Store(false)
+		renewing, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		if err := held.renew(renewing); !errors.Is(err, esl.ErrFenced) {
+			return err
+		}
+	}
+	if held != nil {
+		k.forget(held)
+		k.letGo(ctx, held)
+		k.floors[row.ID] = max(k.floors[row.ID], held.above.Load())
+		return nil // whoever has it now; the next look tells
+	}
+	if !free {
+		return nil
+	}
+	return k.take(ctx, row)
+}
+
+// take asks for the lease of a node that looks free, and steers it.
+func (k *nodeKeeper) take(ctx context.Context, row models.Node) error {
+	asked := time.Now()
+	token, ok, err := k.store.AcquireNode(ctx, row.ID, k.owner, k.lease, k.floors[row.ID])
 	if err != nil {
 		return fmt.Errorf("take node %s: %w", row.Name, err)
 	}
 	if !ok {
-		return nil
+		return nil // another was faster
 	}
-	held = &heldNode{row: row, token: token, renewed: asked}
+	row.LeaseToken = token
+	held := &heldNode{hold: newHold(asked, k.lease), row: row, next: asked.Add(k.lease / 3)}
+	held.store, held.node, held.name, held.owner, held.token, held.logger = k.store, row.ID, row.Name, k.owner, token, k.logger
+	held.tell = func() {
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
+	}
 	if err := k.steer(ctx, held); err != nil {
 		return errors.Join(fmt.Errorf("steer node %s: %w", row.Name, err), k.store.ReleaseNode(ctx, row.ID, k.owner, token))
 	}
+	k.mu.Lock()
 	k.held[row.ID] = held
-	k.logger.Info("node taken", "node", row.Name, "esl_addr", row.ESLAddr)
+	k.mu.Unlock()
+	k.logger.Info("node taken", "node", row.Name, "esl_addr", row.ESLAddr, "token", token)
 	return nil
 }
 
 // steer connects to a node and hands it to the calls and the dialplan.
 func (k *nodeKeeper) steer(ctx context.Context, held *heldNode) error {
-	steering := &steering{node: held.row.ID, name: held.row.Name, syncer: k.syncer, store: k.store, logger: k.logger}
+	steering := &steering{node: held.row.ID, name: held.row.Name, hold: held.hold, syncer: k.syncer, store: k.store, logger: k.logger}
 	conn, err := esl.NewNode(esl.Config{
 		Name: held.row.Name, Addr: held.row.ESLAddr, Password: string(held.row.Password), Handler: steering, Logger: k.logger,
-		CoreUUID: held.row.CoreUUID,
+		CoreUUID: held.row.CoreUUID, Fence: held.hold,
 	})
 	if err != nil {
 		return err
 	}
-	held.conn, steering.conn = conn, conn
+	held.conn, held.safe, steering.conn = conn, &steering.safe, conn
 	steering.calls = k.manager.AddNode(held.row, conn)
 	k.syncer.AddNode(held.row, conn)
 	if err := conn.Start(ctx); err != nil {
@@ -184,22 +282,20 @@ func (k *nodeKeeper) steer(ctx context.Context, held *heldNode) error {
 	return nil
 }
 
-// drop lets go of a node: nothing of ours reaches it afterwards. Its calls stay up on the switch.
+// drop lets go of a node that nobody is to steer any more: its calls end as lost.
 func (k *nodeKeeper) drop(held *heldNode) {
 	held.conn.Stop()
 	k.syncer.RemoveNode(held.row.ID)
 	k.manager.RemoveNode(held.row.ID)
 }
 
-// dropOverdue lets go of nodes whose lease may have run out: from here on another controller may steer them.
-func (k *nodeKeeper) dropOverdue() {
-	for id, held := range k.held {
-		if time.Since(held.renewed) >= k.lease {
-			k.logger.Error("node lease ran out", "node", held.row.Name)
-			k.drop(held)
-			delete(k.held, id)
-		}
-	}
+// letGo lets go of a node that is another controller's now, or is about to be. Its calls live on.
+func (k *nodeKeeper) letGo(ctx context.Context, held *heldNode) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	k.manager.ReleaseNode(ctx, held.row.ID)
+	held.conn.Stop()
+	k.syncer.RemoveNode(held.row.ID)
 }
 
 // named returns the connection of a held node, or nil.

@@ -15,6 +15,7 @@ import (
 type steering struct {
 	node, name string
 	conn       *esl.Node
+	hold       *hold
 	calls      esl.Handler
 	syncer     *dialplan.Syncer
 	store      *models.Store
@@ -30,6 +31,10 @@ var _ esl.Handler = (*steering)(nil)
 func (s *steering) HandleUp(snapshot esl.Snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), doctorPatience)
 	defer cancel()
+	if err := s.hold.claim(ctx); err != nil {
+		s.logger.Warn("node is not steered: it is not ours", "node", s.name, "error", err)
+		return
+	}
 	if err := checkWalls(ctx, s.conn); err != nil {
 		s.logger.Error("node is not steered: it would run commands out of customers' text; see `tandem doctor`", "node", s.name, "error", err)
 		return
@@ -42,6 +47,7 @@ func (s *steering) HandleUp(snapshot esl.Snapshot) {
 	if err := s.store.SetNodeCore(ctx, s.node, snapshot.CoreUUID); err != nil {
 		s.logger.Error("cannot note which switch runs on the node", "node", s.name, "error", err)
 	}
+	s.hold.moved()
 }
 
 // HandleEvent implements esl.Handler.
@@ -60,5 +66,6 @@ func (s *steering) HandleDown(reason error) {
 		return
 	}
 	s.logger.Warn("node is down", "node", s.name, "error", reason)
+	s.hold.moved()
 	s.calls.HandleDown(reason)
 }

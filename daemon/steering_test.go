@@ -58,7 +58,7 @@ func TestNodeThatGoesDownReportsNothing(t *testing.T) {
 		require.NoError(t, <-store.dropped)
 
 		calls := &downs{}
-		steered := &steering{node: node.ID, name: node.Name, calls: calls, syncer: syncer, store: s, logger: logger}
+		steered := &steering{node: node.ID, name: node.Name, calls: calls, syncer: syncer, store: s, logger: logger, hold: newHold(time.Now(), time.Minute)}
 		for _, safe := range []bool{true, false} {
 			require.NoError(t, s.SaveGatewayStatus(t.Context(), []models.GatewayStatus{{NodeID: node.ID, TrunkID: trunk.ID, State: "REGED", Status: "UP"}}))
 			steered.safe.Store(safe)

@@ -93,6 +93,18 @@ func (s *Store) ConnectedNodes(ctx context.Context) ([]string, error) {
 	return ids, explain(err, "look for connected nodes")
 }
 
+// FreeNodes returns the ids of the active nodes whose lease owner can take: nobody holds them, the holder's time is up, or it is
+// owner's already.
+func (s *Store) FreeNodes(ctx context.Context, owner string) ([]string, error) {
+	now, err := s.leaseNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	err = s.read(ctx).Raw("SELECT id FROM nodes WHERE is_active AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?)", now, owner).Scan(&ids).Error
+	return ids, explain(err, "look for free nodes")
+}
+
 // holdFence checks that a call's fence is the token of its node's lease, and keeps it so until the transaction ends. A call
 // without a fence or a node passes.
 func (s *Store) holdFence(ctx context.Context, call *Call) error {

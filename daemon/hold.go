@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tandem/esl"
+	"tandem/models"
+)
+
+const (
+	// checkTimeout bounds the asking whether a node is still ours.
+	checkTimeout = 2 * time.Second
+	// switchWord is how long the word of the switch counts that it is ours, while the database cannot be asked. handOverGrace is how
+	// long a controller waits after it has written its token, before it commands: longer than any word counts.
+	switchWord    = 100 * time.Millisecond
+	handOverGrace = 150 * time.Millisecond
+)
+
+// hold is this controller's lease of a node, and the fence of all commands to it. Two witnesses say whose the node is: its row in
+// the database and, for as long as the database is away from us, the variable in the switch into which each controller writes
+// its token when it takes the node. Time is that of the monotonic clock, which goes on while a process is paused: a process
+// that wakes up late finds its lease over before it sends anything.
+type hold struct {
+	store  *models.Store
+	node   string
+	name   string
+	owner  string
+	token  int64
+	lease  time.Duration
+	logger *slog.Logger
+	// conn is the way to the switch, safe whether it is connected and may be steered; both are set before the first check.
+	conn *esl.Node
+	safe *atomic.Bool
+	// tell is called when the node turns out to be another controller's. It does not block.
+	tell func()
+
+	began time.Time
+	until atomic.Int64 // nanoseconds after began
+	lost  atomic.Bool
+	// due says that the node has come or gone since the lease was renewed: the others are to know.
+	due atomic.Bool
+	// above is the token in the switch, where that was greater than ours.
+	above atomic.Int64
+
+	mu      sync.Mutex
+	checked chan struct{} // of the check that runs, closed at its end
+	result  error         // of the last check
+}
+
+var _ esl.Fence = (*hold)(nil)
+
+// newHold is a lease that was asked for at a moment and lasts from there.
+func newHold(asked time.Time, lease time.Duration) *hold {
+	h := &hold{began: asked, lease: lease, tell: func() {}}
+	h.extend(asked.Add(h.length()))
+	return h
+}
+
+// length is how long we count on a lease: less than the others leave us.
+func (h *hold) length() time.Duration { return h.lease - h.lease/10 }
+
+func (h *hold) extend(until time.Time) { h.until.Store(int64(until.Sub(h.began))) }
+
+// Held implements esl.Fence.
+func (h *hold) Held() bool { return int64(time.Since(h.began)) < h.until.Load() && !h.lost.Load() }
+
+// Check implements esl.Fence. Of several at once, one asks.
+func (h *hold) Check(ctx context.Context) error {
+	h.mu.Lock()
+	running := h.checked
+	if running == nil {
+		running = make(chan struct{})
+		h.checked = running
+		h.mu.Unlock()
+		err := h.ask(context.WithoutCancel(ctx))
+		h.mu.Lock()
+		h.result, h.checked = err, nil
+		h.mu.Unlock()
+		close(running)
+		return err
+	}
+	h.mu.Unlock()
+	select {
+	case <-running:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.result
+	case <-ctx.Done():
+		return fmt.Errorf("check whose node %s is: %w", h.name, context.Cause(ctx))
+	}
+}
+
+// ask finds out whose the node is.
+func (h *hold) ask(ctx context.Context) error {
+	if h.lost.Load() {
+		return esl.ErrFenced
+	}
+	if h.Held() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	away := h.renew(ctx)
+	if away == nil || errors.Is(away, esl.ErrFenced) {
+		return away
+	}
+	asked := time.Now()
+	token, err := h.conn.Controller(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("whose node %s is cannot be known: %w; %w", h.name, away, err)
+	case token != h.token && token != 0:
+		return h.lose("the switch says that another controller has taken it")
+	}
+	h.extend(asked.Add(switchWord))
+	return nil
+}
+
+// renew asks the database for another length of the lease.
+func (h *hold) renew(ctx context.Context) error {
+	// It counts from before the statement was sent: by our clock it is never longer than by the database's.
+	asked := time.Now()
+	err := h.store.RenewNode(ctx, h.node, h.owner, h.token, h.lease, h.safe.Load())
+	if errors.Is(err, models.ErrStale) {
+		return h.lose("another controller has its lease")
+	}
+	if err != nil {
+		return fmt.Errorf("renew node %s: %w", h.name, err)
+	}
+	h.extend(asked.Add(h.length()))
+	return nil
+}
+
+// lose ends the lease for good.
+func (h *hold) lose(why string) error {
+	if !h.lost.Swap(true) {
+		h.logger.Warn("node was taken by another controller", "node", h.name, "reason", why)
+		h.tell()
+	}
+	return esl.ErrFenced
+}
+
+// moved has it told that the node is connected now, or is not any more.
+func (h *hold) moved() {
+	h.due.Store(true)
+	h.tell()
+}
+
+// claim writes our token into the switch. It is called for every new connection, before anything else is sent: a switch that was
+// restarted has forgotten it. A greater token is that of a controller that has taken the node after us, or of a time that the
+// database has forgotten: the lease is then given up, and asked for anew above it.
+func (h *hold) claim(ctx context.Context) error {
+	before, err := h.conn.Controller(ctx)
+	if err != nil {
+		return fmt.Errorf("read the controller of node %s: %w", h.name, err)
+	}
+	if before > h.token {
+		h.above.Store(before)
+		return h.lose("the switch has the token of a later controller")
+	}
+	if err := h.conn.TakeControl(ctx, h.token); err != nil {
+		return fmt.Errorf("take control of node %s: %w", h.name, err)
+	}
+	if before == 0 || before == h.token {
+		return nil
+	}
+	timer := time.NewTimer(handOverGrace)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("take control of node %s: %w", h.name, ctx.Err())
+	}
+}
