@@ -1,0 +1,24 @@
+package modelstest
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// SetFull makes the server refuse every new row of a table, as it does where the disk is full (SQLSTATE 53100), or take rows again.
+func (s *Separate) SetFull(t testing.TB, table string, full bool) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.URL())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(t.Context())) }()
+	statement := "DROP TRIGGER disk_full ON " + table
+	if full {
+		statement = `CREATE OR REPLACE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+			CREATE TRIGGER disk_full BEFORE INSERT ON ` + table + ` FOR EACH ROW EXECUTE FUNCTION disk_full()`
+	}
+	_, err = conn.Exec(t.Context(), statement)
+	require.NoError(t, err)
+}
