@@ -171,6 +171,9 @@ func (m *Manager) handOver(ctx context.Context, stored *models.Command) {
 func (s *session) receive(ctx context.Context, callID string, known *models.Command) error {
 	s.intake.Lock()
 	defer s.intake.Unlock()
+	if s.adopted && !s.restored {
+		return nil // it takes them itself, when it knows where the call stands
+	}
 	last := s.received.Load()
 	var commands []models.Command
 	switch {
@@ -206,6 +209,7 @@ func (m *Manager) pendingCommands(ctx context.Context, callID string) ([]message
 	}
 	s.intake.Lock()
 	defer s.intake.Unlock()
+	s.restored = true
 	commands, err := m.cfg.Store.Commands(ctx, callID, s.received.Load())
 	if err != nil {
 		return nil, fmt.Errorf("read the call's commands: %w", err)

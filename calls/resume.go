@@ -67,9 +67,7 @@ func (s *session) resume() error {
 	if err := s.restoreFlow(channel); err != nil {
 		return err
 	}
-	if err := s.takeOrders(); err != nil {
-		return err
-	}
+	s.takeOrders()
 	if channel.Get("Answer-State") == "answered" {
 		if err := s.handleAnswer(microTime(channel.Get("Caller-Channel-Answered-Time"))); err != nil {
 			return err
@@ -118,18 +116,18 @@ func (s *session) readRows() (app *models.Application, tapes []*recording, err e
 	return app, tapes, nil
 }
 
-// takeOrders receives the commands that the call was given and that have had no effect yet.
-func (s *session) takeOrders() error {
+// takeOrders receives the commands that the call was given and that have had no effect yet. What cannot be read now comes later, like
+// the commands of other controllers.
+func (s *session) takeOrders() {
 	ctx, cancel := s.command()
 	defer cancel()
 	waiting, err := s.m.pendingCommands(ctx, s.call.ID)
 	if err != nil {
-		return err
+		s.log.Warn("commands of the call not read, they are looked for", "error", err)
 	}
 	for _, m := range waiting {
 		s.box.put(m)
 	}
-	return nil
 }
 
 // restoreChannel takes over what the channel says of itself.
