@@ -23,12 +23,18 @@ CREATE INDEX webhook_deliveries_dead ON webhook_deliveries (endpoint_id, dead_at
 CREATE INDEX webhook_attempts_age ON webhook_attempts (started_at);
 ALTER TABLE calls ADD COLUMN pruned_at BIGINT;
 CREATE INDEX calls_unpruned ON calls (ended_at) WHERE pruned_at IS NULL;
+CREATE INDEX queue_entries_call ON queue_entries (call_id);
+CREATE INDEX conference_members_call ON conference_members (call_id);
+CREATE INDEX conference_members_conference ON conference_members (conference_id);
 CREATE INDEX conferences_ended ON conferences (ended_at) WHERE ended_at IS NOT NULL;
 INSERT INTO locks (name, taken) VALUES ('retention', 0);
 
 -- +goose Down
 DELETE FROM locks WHERE name IN ('retention', 'events.position');
 DROP INDEX conferences_ended;
+DROP INDEX conference_members_conference;
+DROP INDEX conference_members_call;
+DROP INDEX queue_entries_call;
 DROP INDEX calls_unpruned;
 ALTER TABLE calls DROP COLUMN pruned_at;
 DROP INDEX webhook_attempts_age;
