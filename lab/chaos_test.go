@@ -31,6 +31,10 @@ type chaosPlan struct {
 	longest, lease time.Duration
 	// settle bounds how long the rest may take once the load has stopped.
 	settle time.Duration
+	// outage is how long the database is away once in a long run.
+	outage time.Duration
+	// groups lets calls meet in conferences and queues, and race has the controllers look for data races.
+	groups, race bool
 	// keep keeps what the run leaves although nothing failed.
 	keep bool
 }
@@ -44,6 +48,8 @@ const (
 	envChaosKinds = "TANDEM_CHAOS_KINDS"
 	envChaosPace  = "TANDEM_CHAOS_PACE"
 	envChaosKeep  = "TANDEM_CHAOS_KEEP"
+	envChaosRace  = "TANDEM_CHAOS_RACE"
+	envNoGroups   = "TANDEM_CHAOS_NO_GROUPS"
 )
 
 // readChaosPlan is the short form, which every run of the tests has, unless the variables say more.
@@ -56,11 +62,12 @@ func readChaosPlan(t *testing.T) chaosPlan {
 	}
 	calls := int(number(envChaosCalls, 40))
 	long := calls > 100
-	plan := chaosPlan{seed: 1, calls: calls, longest: 2 * time.Second, lease: 1500 * time.Millisecond, settle: 2 * time.Minute, keep: os.Getenv(envChaosKeep) != ""}
+	plan := chaosPlan{seed: 1, calls: calls, longest: 2 * time.Second, lease: 1500 * time.Millisecond, settle: 2 * time.Minute,
+		groups: os.Getenv(envNoGroups) == "", race: os.Getenv(envChaosRace) != "", keep: os.Getenv(envChaosKeep) != ""}
 	kills, gap, pace := 9.0, 900*time.Millisecond, 0.05
 	if long {
-		plan.seed, plan.longest, plan.lease, plan.settle = rand.Uint64(), 12*time.Second, 3*time.Second, 12*time.Minute
-		kills, gap, pace = 220, 3*time.Second, 1
+		plan.seed, plan.longest, plan.outage, plan.lease, plan.settle = rand.Uint64(), 8*time.Second, 30*time.Second, 3*time.Second, 12*time.Minute
+		kills, gap, pace = 220, 1500*time.Millisecond, 1
 	}
 	plan.kills, plan.pace = int(number(envChaosKills, kills)), number(envChaosPace, pace)
 	var err error

@@ -295,7 +295,7 @@ func (w *chaosWorld) checkFlows(p *problems, calls map[string]*callRow) {
 			continue
 		}
 		var want []string
-		for _, round := range flowOf(w.plan.seed, id, r.direction, w.plan.pace) {
+		for _, round := range w.plan.flowOf(id, r.direction) {
 			for _, action := range round {
 				if action.text("action") == "notify" {
 					want = append(want, action.text("id"))

@@ -27,8 +27,7 @@ import (
 type sink struct {
 	url    string
 	secret []byte
-	pace   float64
-	seed   uint64
+	plan   chaosPlan
 	health atomic.Int32
 
 	mu       sync.Mutex
@@ -69,7 +68,7 @@ const (
 
 func newSink(t *testing.T, w *chaosWorld) *sink {
 	t.Helper()
-	s := &sink{secret: []byte("0123456789abcdef0123456789abcdef"), pace: w.plan.pace, seed: w.plan.seed, calls: map[string]*tale{}, events: map[string]uint64{},
+	s := &sink{secret: []byte("0123456789abcdef0123456789abcdef"), plan: w.plan, calls: map[string]*tale{}, events: map[string]uint64{},
 		probes: map[string]bool{}, conns: map[net.Conn]struct{}{}}
 	file, err := os.Create(filepath.Join(w.folder, "webhooks.jsonl"))
 	require.NoError(t, err)
@@ -237,7 +236,7 @@ func (s *sink) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(flowOf(s.seed, id, q.call().text("direction"), s.pace)[roundOf(r.PathValue("round"))])
+	_ = json.NewEncoder(w).Encode(s.plan.flowOf(id, q.call().text("direction"))[roundOf(r.PathValue("round"))])
 }
 
 func (s *sink) probed(number string) bool {

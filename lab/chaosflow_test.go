@@ -19,7 +19,8 @@ const (
 
 // flowOf is what the application wants of a call: rounds of actions, each of which ends with a question for the next. It depends on
 // nothing but the call, so that a question that comes again gets the same answer.
-func flowOf(seed uint64, call, direction string, pace float64) [][]object {
+func (p chaosPlan) flowOf(call, direction string) [][]object {
+	seed, pace := p.seed, p.pace
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(call))
 	rng := rand.New(rand.NewPCG(seed, sum.Sum64()))
@@ -53,7 +54,17 @@ func flowOf(seed uint64, call, direction string, pace float64) [][]object {
 			}
 			f.notify()
 		}
-		switch rng.IntN(3) {
+		choices := 3
+		if p.groups {
+			choices = 6
+		}
+		switch rng.IntN(choices) {
+		case 3:
+			f.ask(object{"action": "conference", "name": fmt.Sprintf("room-%d", rng.IntN(8)), "max_seconds": max(1, seconds(20))})
+		case 4:
+			f.ask(object{"action": "enqueue", "name": fmt.Sprintf("queue-%d", rng.IntN(3)), "max_wait": max(1, seconds(20))})
+		case 5:
+			f.ask(object{"action": "dequeue", "name": fmt.Sprintf("queue-%d", rng.IntN(3)), "timeout": max(1, seconds(10)), "max_seconds": max(1, seconds(10))})
 		case 0:
 			f.ask(object{"action": "dial", "to": []string{"+15550810701", "+15550810486", "+15550810711"}[rng.IntN(3)], "timeout": 10, "max_seconds": max(1, seconds(15))})
 		case 1:

@@ -75,9 +75,12 @@ func (p chaosPlan) draw() []strikePlan {
 			n := rng.IntN(total)
 			h = chosen[slices.IndexFunc(chosen, func(h havoc) bool { n -= h.weight; return n < 0 })]
 		}
-		s := strikePlan{havoc: h, length: 200*time.Millisecond + time.Duration(rng.Float64()*float64(p.longest)), gap: time.Duration((0.3 + 1.4*rng.Float64()) * float64(p.gap))}
+		s := strikePlan{havoc: h, length: 200*time.Millisecond + time.Duration(rng.Float64()*rng.Float64()*float64(p.longest)), gap: time.Duration((0.3 + 1.4*rng.Float64()) * float64(p.gap))}
 		if len(h.forms) > 0 {
 			s.form = h.forms[rng.IntN(len(h.forms))]
+		}
+		if i < len(chosen) && h.kind == "database" && p.outage > 0 {
+			s.length = p.outage
 		}
 		list = append(list, s)
 	}

@@ -134,7 +134,7 @@ func (w *chaosWorld) checkProcesses(t *testing.T, p *problems) {
 		log := w.logOf(t, c)
 		for _, mark := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
 			if i := strings.Index(log, mark); i >= 0 {
-				p.add("a process has crashed", "%s: %s", c.name, log[i:min(len(log), i+2000)])
+				p.add("a process has crashed", "%s: %s", c.name, log[i:min(len(log), i+900)])
 			}
 		}
 		for _, ended := range c.ended {

@@ -37,7 +37,7 @@ type watched struct {
 type strike struct {
 	at    time.Time
 	taken time.Time // the first command on any channel afterwards
-	// waits are the times to the next command of the calls that were due for one before the node was steered again.
+	// waits are the times to the next command of the calls that were due for one before the lease had run out.
 	waits []time.Duration
 }
 
@@ -119,7 +119,7 @@ func (v *watcher) commanded(c *watched, now time.Time) {
 	if s.taken.IsZero() {
 		s.taken = now
 	}
-	if c.idle && c.idledAt.Before(s.taken) {
+	if c.idle && c.idledAt.Before(s.at.Add(v.w.plan.lease)) {
 		s.waits = append(s.waits, now.Sub(later(s.at, c.idledAt)))
 	}
 }

@@ -183,7 +183,7 @@ const chaosPatience = 60 * time.Second
 // newChaosWorld starts everything and waits until a call can come in.
 func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 	t.Helper()
-	w := &chaosWorld{plan: plan, binary: tandem(t), cluster: modelstest.StartSeparate(t), folder: chaosFolder(t, plan), targets: map[string]*sync.Mutex{}}
+	w := &chaosWorld{plan: plan, binary: chaosBinary(t, plan), cluster: modelstest.StartSeparate(t), folder: chaosFolder(t, plan), targets: map[string]*sync.Mutex{}}
 	database, err := sql.Open("pgx", w.cluster.URL())
 	require.NoError(t, err)
 	database.SetMaxOpenConns(4)
@@ -223,6 +223,18 @@ func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 	w.furnish(t, passwordFile)
 	w.watch = startWatcher(t, w)
 	return w
+}
+
+// chaosBinary is tandem as the plan wants it.
+func chaosBinary(t *testing.T, plan chaosPlan) string {
+	t.Helper()
+	if !plan.race {
+		return tandem(t)
+	}
+	binary := filepath.Join(t.TempDir(), "tandem")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", binary, "tandem/cmd/tandem").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return binary
 }
 
 // run is a command of tandem in the world, which dies with the test.
