@@ -21,6 +21,7 @@ import (
 
 	"tandem/billing"
 	"tandem/calls"
+	"tandem/models"
 )
 
 // Config is everything that an operator can set. Each field is one key of the configuration file and one environment
@@ -56,6 +57,8 @@ type Config struct {
 	MediaCache int64
 	// NodeLease is how long a node stays with a controller that has stopped renewing.
 	NodeLease time.Duration
+	// Retention is how long events, deliveries, attempts, what calls leave and CDRs are kept.
+	Retention models.Retention
 	// ShutdownTimeout bounds the orderly stop.
 	ShutdownTimeout time.Duration
 	// hangUpAtStop ends the calls with this process, whose switch ends with it.
@@ -94,6 +97,11 @@ var settings = []setting{
 	{"stream_hosts", "", "Comma-separated hosts that calls may be streamed to; everything below a host too. Empty: streams are refused."},
 	{"media_cache", "268435456", "Bytes of fetched sound files that are kept for the next call that plays them."},
 	{"node_lease", "5s", "How long a node stays with a controller that has stopped renewing its lease; another controller takes it then."},
+	{"retention_events", "720h", "How long an event is kept: since it happened, until its call has ended that long ago, and as long as its delivery. `0` keeps for ever; otherwise 24h to 87600h, as for all of these."},
+	{"retention_deliveries", "720h", "How long the delivery of an event is kept with its attempts since it was taken or given up. What is still to be delivered is always kept."},
+	{"retention_attempts", "168h", "How long the attempts of deliveries are kept, with the first KiB of each answer."},
+	{"retention_calls", "2160h", "How long after their end calls keep their legs, their stays in queues and conferences and their place in their actions. Calls themselves, recordings and the ledger are always kept."},
+	{"retention_cdrs", "2160h", "How long the CDRs of the nodes are kept that were held against what was billed."},
 	{"shutdown_timeout", "15s", "Bound of an orderly stop, in which calls are left to the next controller."},
 	{"log_level", "info", "`debug`, `info`, `warn` or `error`."},
 	{"log_format", "text", "`text` or `json`."},
@@ -126,20 +134,27 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 	}
 	r := reader{v: v}
 	cfg := Config{
-		DatabaseURL:     r.text("database_url"),
-		HTTPAddr:        r.address("http_addr"),
-		AllowNetworks:   r.prefixes("allow_networks"),
-		AllowPorts:      r.ports("allow_ports"),
-		Providers:       r.prefixes("providers"),
-		Currency:        r.text("currency"),
-		SIPProfile:      r.text("sip_profile"),
-		VoiceEngine:     r.text("voice_engine"),
-		Voice:           r.text("voice"),
-		Synthesis:       calls.Synthesis{URL: r.v.GetString("tts_url"), Token: r.v.GetString("tts_token")},
-		Recognizer:      calls.Recognizer{Engine: r.v.GetString("speech_engine"), Module: r.v.GetString("speech_module")},
-		StreamHosts:     r.hosts("stream_hosts"),
-		MediaCache:      int64(r.integer("media_cache", 0, 1<<40)),
-		NodeLease:       r.duration("node_lease", time.Second, time.Minute),
+		DatabaseURL:   r.text("database_url"),
+		HTTPAddr:      r.address("http_addr"),
+		AllowNetworks: r.prefixes("allow_networks"),
+		AllowPorts:    r.ports("allow_ports"),
+		Providers:     r.prefixes("providers"),
+		Currency:      r.text("currency"),
+		SIPProfile:    r.text("sip_profile"),
+		VoiceEngine:   r.text("voice_engine"),
+		Voice:         r.text("voice"),
+		Synthesis:     calls.Synthesis{URL: r.v.GetString("tts_url"), Token: r.v.GetString("tts_token")},
+		Recognizer:    calls.Recognizer{Engine: r.v.GetString("speech_engine"), Module: r.v.GetString("speech_module")},
+		StreamHosts:   r.hosts("stream_hosts"),
+		MediaCache:    int64(r.integer("media_cache", 0, 1<<40)),
+		NodeLease:     r.duration("node_lease", time.Second, time.Minute),
+		Retention: models.Retention{
+			Events:     r.retention("retention_events"),
+			Deliveries: r.retention("retention_deliveries"),
+			Attempts:   r.retention("retention_attempts"),
+			Calls:      r.retention("retention_calls"),
+			CDRs:       r.retention("retention_cdrs"),
+		},
 		ShutdownTimeout: r.duration("shutdown_timeout", time.Second, 10*time.Minute),
 		LogLevel:        r.oneOf("log_level", "debug", "info", "warn", "error"),
 		LogFormat:       r.oneOf("log_format", "text", "json"),
@@ -215,6 +230,14 @@ func (r *reader) duration(key string, low, high time.Duration) time.Duration {
 		r.fail(key, "must be a duration from %s to %s such as 10s, was %q", low, high, value)
 	}
 	return d
+}
+
+// retention reads how long something is kept, 0 for ever. A day is more than any controller may be away from the database.
+func (r *reader) retention(key string) time.Duration {
+	if r.text(key) == "0" {
+		return 0
+	}
+	return r.duration(key, 24*time.Hour, 10*365*24*time.Hour)
 }
 
 func (r *reader) list(key string) []string {

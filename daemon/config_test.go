@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tandem/calls"
+	"tandem/models"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/configuration.md")
@@ -53,6 +54,7 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 		"voice_engine": "other", "voice": "rms", "node_lease": "6s", "shutdown_timeout": "1m", "log_level": "debug", "log_format": "json",
 		"tts_url": "https://voices.example/speak", "tts_token": "t0ken", "speech_engine": "vosk", "speech_module": "mod_vosk",
 		"stream_hosts": "listen.example, EARS.example", "media_cache": "1048576",
+		"retention_events": "24h", "retention_deliveries": "25h", "retention_attempts": "26h", "retention_calls": "0", "retention_cdrs": "87600h",
 	}
 	for _, s := range settings {
 		require.Contains(t, values, s.key, "the test must set every key")
@@ -78,6 +80,7 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, calls.Recognizer{Engine: "vosk", Module: "mod_vosk"}, cfg.Recognizer)
 	require.Equal(t, []string{"listen.example", "ears.example"}, cfg.StreamHosts)
 	require.Equal(t, int64(1<<20), cfg.MediaCache)
+	require.Equal(t, models.Retention{Events: 24 * time.Hour, Deliveries: 25 * time.Hour, Attempts: 26 * time.Hour, CDRs: 87600 * time.Hour}, cfg.Retention)
 	require.Equal(t, 6*time.Second, cfg.NodeLease)
 	require.Equal(t, time.Minute, cfg.ShutdownTimeout)
 	require.Equal(t, "debug", cfg.LogLevel)

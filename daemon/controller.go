@@ -104,7 +104,7 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	}
 	c.nodes = newNodeKeeper(c.store, manager, syncer, owner, c.cfg.NodeLease, c.logger.With("part", "nodes"))
 
-	keeper := startHousekeeper(ctx, c.store, c.logger.With("part", "housekeeping"))
+	keeper := startHousekeeper(ctx, c.store, c.cfg.Retention, c.logger.With("part", "housekeeping"))
 	c.parts.add("housekeeping", keeper.stop)
 
 	rehearsals, err := simulator.New(simulator.Config{

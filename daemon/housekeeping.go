@@ -9,20 +9,26 @@ import (
 	"tandem/models"
 )
 
-// houseEvery is how often rows that nobody needs any more are removed.
-const houseEvery = time.Hour
+const (
+	// houseEvery is how often what has served its time is removed.
+	houseEvery = time.Hour
+	// longestRest bounds the pause between two transactions of retention, which is as long as the one before it took: what calls
+	// write finds the database free at least half of the time.
+	longestRest = time.Second
+)
 
-// housekeeper removes what has served its time: the stored answers of idempotency keys.
+// housekeeper removes what has served its time: stored answers of idempotency keys, and what retention says.
 type housekeeper struct {
 	store  *models.Store
+	keep   models.Retention
 	logger *slog.Logger
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
 // startHousekeeper cleans now and then every hour until stop.
-func startHousekeeper(ctx context.Context, store *models.Store, logger *slog.Logger) *housekeeper {
-	h := &housekeeper{store: store, logger: logger, done: make(chan struct{})}
+func startHousekeeper(ctx context.Context, store *models.Store, keep models.Retention, logger *slog.Logger) *housekeeper {
+	h := &housekeeper{store: store, keep: keep, logger: logger, done: make(chan struct{})}
 	ctx, h.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(h.done)
@@ -30,6 +36,7 @@ func startHousekeeper(ctx context.Context, store *models.Store, logger *slog.Log
 		defer ticker.Stop()
 		for {
 			h.clean(ctx)
+			h.prune(ctx)
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
@@ -48,6 +55,26 @@ func (h *housekeeper) clean(ctx context.Context) {
 	}
 	if removed > 0 {
 		h.logger.Info("removed old answers of idempotency keys", "count", removed)
+	}
+}
+
+// prune removes what is older than it is to be kept, if no other controller has done so in this hour.
+func (h *housekeeper) prune(ctx context.Context) {
+	// A little less than the period, so that the ticks of one controller alone do not miss every second turn.
+	turn, err := h.store.TakeRetention(ctx, houseEvery-houseEvery/10)
+	if err == nil && !turn {
+		return
+	}
+	var gone models.Pruned
+	if err == nil {
+		gone, err = h.store.Prune(ctx, h.keep, func(took time.Duration) error { return pause(ctx, min(took, longestRest)) })
+	}
+	if gone != (models.Pruned{}) {
+		h.logger.Info("removed what is old", "events", gone.Events, "deliveries", gone.Deliveries, "attempts", gone.Attempts,
+			"streams", gone.Streams, "calls_emptied", gone.Calls, "conferences", gone.Conferences, "cdrs", gone.CDRs)
+	}
+	if err != nil && ctx.Err() == nil {
+		h.logger.Error("cannot remove what is old", "error", err)
 	}
 }
 
