@@ -40,6 +40,8 @@ const (
 	codeInternalError       = "internal_error"
 	codeNoNodeAvailable     = "no_node_available"
 	codeUnavailable         = "unavailable"
+	codeStorageFull         = "storage_full"
+	codeOverloaded          = "overloaded"
 )
 
 // errorStatus is the one place where a code gets its HTTP status.
@@ -70,7 +72,16 @@ var errorStatus = map[string]int{
 	codeInternalError:       http.StatusInternalServerError,
 	codeNoNodeAvailable:     http.StatusServiceUnavailable,
 	codeUnavailable:         http.StatusServiceUnavailable,
+	codeStorageFull:         http.StatusServiceUnavailable,
+	codeOverloaded:          http.StatusServiceUnavailable,
 }
+
+// How many seconds a client is told to wait before it tries again.
+const (
+	retryOutage   = 5 // the database is away or full
+	retryOverload = 2
+	retryDefault  = 1
+)
 
 // Error is a failure as the client sees it: one of the contract's codes, a message for people and, where one input is to
 // blame, its name. The cause, if any, goes to the log and never to the client.
@@ -151,6 +162,9 @@ var domainErrors = []struct {
 	{models.ErrDeliveryPending, Error{Code: codeDeliveryPending, Message: "the event is still to be delivered"}},
 	{models.ErrEndpointDisabled, Error{Code: codeEndpointDisabled, Message: "the endpoint is disabled; a PATCH of the application that names webhook_url enables it"}},
 	{models.ErrNoWebhookURL, Error{Code: codeNoWebhookURL, Message: "the application has no webhook_url, or is deleted"}},
+	{models.ErrStorageFull, Error{Code: codeStorageFull, Message: "there is no room left to store anything; try again later", RetryAfter: retryOutage}},
+	{models.ErrUnreachable, Error{Code: codeUnavailable, Message: "the database cannot be reached; try again", RetryAfter: retryOutage}},
+	{calls.ErrOverloaded, Error{Code: codeOverloaded, Message: "the service has all the work that it can do and takes no more now; try again", RetryAfter: retryOverload}},
 	{models.ErrClosed, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrNoActiveTrunk, Error{Code: codeNoActiveTrunk, Message: "no active outbound trunk is available for the call"}},
 	{calls.ErrNoNode, Error{Code: codeNoNodeAvailable, Message: "no media node is available for the call; try again"}},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"time"
 
@@ -99,10 +100,14 @@ func replay(r *request, store *models.Store) (*models.IdempotentResponse, error)
 	return stored, nil
 }
 
-// orReplay answers a failed request: a concurrent twin may have been the cause and have succeeded meanwhile, in which case
+// orReplay answers a failed request, but for one that can be tried again as it is: a concurrent twin may have been the cause and have succeeded meanwhile, in which case
 // its answer is the right one. It looks inside a transaction: on SQLite, where transactions share a commit, this failure may
 // be known before the twin's success is committed, and a transaction waits for that.
 func (s *Server) orReplay(c *fiber.Ctx, r *request, failure error) error {
+	if asError(failure).Status() == http.StatusServiceUnavailable {
+		// Whether it, or a twin, was carried out all the same, the next try with the key tells.
+		return failure
+	}
 	var stored *models.IdempotentResponse
 	err := s.store.InTx(r.ctx, func(tx *models.Store) (err error) {
 		stored, err = replay(r, tx)

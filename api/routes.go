@@ -98,9 +98,12 @@ func (r route) params() []string {
 
 // implied returns every error code the route can answer with: its own and those that follow from its kind.
 func (r route) implied() []string {
-	codes := []string{codeInternalError, codeUnavailable, codeInvalidRequest}
+	codes := []string{codeInternalError, codeUnavailable, codeOverloaded, codeInvalidRequest}
 	if !r.public {
 		codes = append(codes, codeUnauthorized)
+	}
+	if r.method != http.MethodGet && !r.pure {
+		codes = append(codes, codeStorageFull)
 	}
 	if len(r.params()) > 0 {
 		codes = append(codes, codeNotFound)

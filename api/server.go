@@ -76,6 +76,8 @@ type Config struct {
 	RequestTimeout time.Duration
 	// ReadTimeout bounds the arrival of one request, headers and body. Default 30 s.
 	ReadTimeout time.Duration
+	// MaxRequests is how many requests are worked on at a time; further ones are refused as overloaded. Default 1024.
+	MaxRequests int
 	// IdleTimeout closes a kept-alive connection that nobody uses. Default 120 s.
 	IdleTimeout time.Duration
 	// Mount adds handlers outside the API, each below its path prefix, such as health checks or the examples of `tandem
@@ -94,6 +96,8 @@ type Server struct {
 	dialplan  Dialplan
 	logger    *slog.Logger
 	timeout   time.Duration
+	// slots has a place for each request that is worked on.
+	slots chan struct{}
 
 	app      *fiber.App
 	listener atomic.Pointer[lingerListener]
@@ -114,6 +118,7 @@ func New(cfg Config) (*Server, error) {
 		dialplan:  cfg.Dialplan,
 		logger:    cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		timeout:   cmp.Or(cfg.RequestTimeout, 15*time.Second),
+		slots:     make(chan struct{}, cmp.Or(cfg.MaxRequests, 1024)),
 	}
 	document, err := document(s.routes())
 	if err != nil {
@@ -218,7 +223,7 @@ func (s *Server) around(c *fiber.Ctx) error {
 	ctx, cancel := context.WithTimeout(s.base, s.timeout)
 	defer cancel()
 	c.SetUserContext(ctx)
-	if err := s.next(c); err != nil {
+	if err := s.admitted(c); err != nil {
 		if err := s.fail(c, err); err != nil {
 			return err
 		}
@@ -238,6 +243,17 @@ func (s *Server) around(c *fiber.Ctx) error {
 	}
 	s.logger.LogAttrs(ctx, slog.LevelInfo, "request served", attrs...)
 	return nil
+}
+
+// admitted runs the rest of the chain where there is a place for one more request.
+func (s *Server) admitted(c *fiber.Ctx) error {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+		return s.next(c)
+	default:
+		return fmt.Errorf("%d requests are being worked on: %w", cap(s.slots), calls.ErrOverloaded)
+	}
 }
 
 // next runs the rest of the chain and returns a panic as an error.
@@ -263,7 +279,8 @@ func (s *Server) fail(c *fiber.Ctx, err error) error {
 	reply := asError(err)
 	status := reply.Status()
 	c.Locals(localCode, reply.Code)
-	if status >= http.StatusInternalServerError {
+	if status >= http.StatusInternalServerError && reply.RetryAfter == 0 {
+		// An outage, or too much load, is told once by whoever finds it, and by the code in each request's line.
 		s.logger.Error("request failed", "request_id", requestID(c), "code", reply.Code, "error", err)
 	}
 	switch status {
@@ -272,7 +289,7 @@ func (s *Server) fail(c *fiber.Ctx, err error) error {
 			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
 		}
 	case http.StatusServiceUnavailable:
-		c.Set(fiber.HeaderRetryAfter, "1")
+		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(retryDefault))
 	}
 	if reply.RetryAfter > 0 {
 		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(reply.RetryAfter))

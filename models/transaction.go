@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"gorm.io/gorm"
 )
 
@@ -105,7 +106,7 @@ func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again boo
 	defer cancel()
 	db := c.writer.WithContext(life).Begin()
 	if db.Error != nil {
-		return false, fmt.Errorf("begin transaction: %w", db.Error)
+		return c.renew(db.Error), fmt.Errorf("begin transaction: %w", db.Error)
 	}
 	state := &txState{db: db, life: life}
 	returned := false
@@ -132,4 +133,20 @@ func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again boo
 		c.wakeWorkers()
 	}
 	return false, nil
+}
+
+// renew drops the idle connections of the writers where one of them was found broken, as all are after PostgreSQL was restarted,
+// and reports whether that is worth another try. database/sql finds out for single statements, not for the beginning of a transaction.
+func (c *core) renew(cause error) bool {
+	var connect *pgconn.ConnectError
+	if !errors.Is(away(cause), ErrUnreachable) || errors.As(cause, &connect) {
+		return false
+	}
+	pool, err := c.writer.DB()
+	if err != nil {
+		return false
+	}
+	pool.SetMaxIdleConns(-1)
+	pool.SetMaxIdleConns(cap(c.slots))
+	return true
 }
