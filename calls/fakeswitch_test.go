@@ -45,6 +45,8 @@ type fakeChannel struct {
 	direction string
 	answered  bool
 	dead      bool
+	stuck     bool // listed though dead
+	unlisted  bool // alive and not listed
 	headers   map[string]string
 }
 
@@ -338,6 +340,21 @@ func (f *fakeSwitch) Exists(_ context.Context, channel string) (bool, error) {
 	}
 	ch := f.channels[channel]
 	return ch != nil && !ch.dead, nil
+}
+
+func (f *fakeSwitch) Channels(context.Context) ([]esl.Channel, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return nil, esl.ErrDown
+	}
+	var list []esl.Channel
+	for channel, ch := range f.channels {
+		if !ch.dead && !ch.unlisted || ch.stuck {
+			list = append(list, esl.Channel{UUID: channel, Direction: ch.direction})
+		}
+	}
+	return list, nil
 }
 
 func (f *fakeSwitch) Dump(_ context.Context, channel string) (*esl.Event, error) {

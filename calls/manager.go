@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tandem/actions"
@@ -193,6 +194,7 @@ type Manager struct {
 	stopping  bool // no call is taken any more
 	stopped   bool // nothing is begun any more
 	nodes     map[string]*node
+	unheld    map[string]*node // that the watchdog looks after: no controller holds them
 	turn      int
 	elsewhere []string        // ids of the nodes that some controller holds and is connected to, as last seen
 	dialing   map[string]bool // calls of other controllers whose dialling is being claimed
@@ -202,7 +204,8 @@ type Manager struct {
 	byLeg     map[string]*session // of the parties that dial actions call
 	idle      chan struct{}       // closed when the manager stops and holds no session
 
-	work sync.WaitGroup
+	work  sync.WaitGroup
+	stuck atomic.Int64 // channels that switches list and do not have
 }
 
 // NewManager checks the configuration. It starts nothing.
@@ -213,7 +216,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, log: cfg.Logger,
-		nodes: map[string]*node{}, byCall: map[string]*session{}, byChannel: map[string]*session{}, byLeg: map[string]*session{},
+		nodes: map[string]*node{}, unheld: map[string]*node{}, byCall: map[string]*session{}, byChannel: map[string]*session{}, byLeg: map[string]*session{},
 		dialing: map[string]bool{}, idle: make(chan struct{}),
 	}
 	m.media = newMediaStore(cfg)
@@ -234,10 +237,14 @@ func (m *Manager) Start(context.Context) error {
 		return nil
 	}
 	m.polling = true
-	m.work.Add(1)
+	m.work.Add(2)
 	go func() {
 		defer m.work.Done()
 		m.commandsPoll(m.ctx)
+	}()
+	go func() {
+		defer m.work.Done()
+		m.watch(m.ctx)
 	}()
 	return nil
 }

@@ -23,6 +23,7 @@ type node struct {
 	up       bool
 	closed   bool
 	modules  map[string]bool // what the switch said of its modules since it was last up
+	added    time.Time       // when it was given to this manager
 	downAt   time.Time       // when the connection was last lost
 	lostWhen *time.Timer     // runs while the node is away
 	orphans  map[string]bool // calls that are being ended here without a session
@@ -31,13 +32,16 @@ type node struct {
 	burials chan struct{} // holds a token for each orphan whose end is being written
 }
 
-// newNode makes a node that is away. It is given up for lost when it does not come up in time.
+// newNode makes a node that is away. It is given up for lost when it does not come up in time; one without a switch is nobody's,
+// and never comes up.
 func newNode(m *Manager, row models.Node, sw Switch) *node {
 	n := &node{
 		m: m, row: row, sw: sw, log: m.log.With("node_id", row.ID, "node", row.Name), modules: map[string]bool{}, orphans: map[string]bool{},
-		witness: newWitness(m, row.ID), burials: make(chan struct{}, orphansAtOnce),
+		added: m.cfg.Now(), witness: newWitness(m, row.ID), burials: make(chan struct{}, orphansAtOnce),
 	}
-	n.lostWhen = time.AfterFunc(m.cfg.NodeLostAfter, n.giveUp)
+	if sw != nil {
+		n.lostWhen = time.AfterFunc(m.cfg.NodeLostAfter, n.giveUp)
+	}
 	return n
 }
 

@@ -60,5 +60,7 @@ type Switch interface {
 	StreamStart(ctx context.Context, channel string, stream esl.AudioStream) error
 	StreamStop(ctx context.Context, channel string) error
 	Exists(ctx context.Context, channel string) (bool, error)
+	// Channels lists the channels of the switch. The list lags behind.
+	Channels(ctx context.Context) ([]esl.Channel, error)
 	Dump(ctx context.Context, channel string) (*esl.Event, error)
 }

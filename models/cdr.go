@@ -175,3 +175,24 @@ func (s *Store) PruneCDRs(ctx context.Context, before time.Time) (int64, error) 
 	})
 	return pruned, err
 }
+
+// EndedChannels returns those of the channels of a node that should not be there any more: of calls that have ended, and of legs
+// that have ended or whose call has, unless the channel is a live call's own.
+func (s *Store) EndedChannels(ctx context.Context, nodeID string, channels []string) ([]string, error) {
+	var ended []string
+	for len(channels) > 0 {
+		some := channels[:min(channelsAtOnce, len(channels))]
+		channels = channels[len(some):]
+		var found []string
+		err := s.read(ctx).Raw(`SELECT channel_id FROM calls WHERE channel_id IN ? AND channel_id <> '' AND node_id = ? AND status NOT IN `+liveStatuses+`
+			UNION SELECT legs.channel_id FROM legs JOIN calls ON calls.id = legs.call_id
+				WHERE legs.channel_id IN ? AND calls.node_id = ? AND (legs.status = '`+LegEnded+`' OR calls.status NOT IN `+liveStatuses+`)
+				AND NOT EXISTS (SELECT 1 FROM calls AS own WHERE own.channel_id = legs.channel_id AND own.channel_id <> '' AND own.status IN `+liveStatuses+`)
+			ORDER BY 1`, some, nodeID, some, nodeID).Scan(&found).Error
+		if err != nil {
+			return nil, explain(err, "look for ended channels of node %q", nodeID)
+		}
+		ended = append(ended, found...)
+	}
+	return ended, nil
+}

@@ -114,6 +114,34 @@ func TestUnheardCDRs(t *testing.T) {
 	})
 }
 
+func TestEndedChannels(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		ctx := t.Context()
+		app := modelstest.Application(t, s, modelstest.Customer(t, s, 0))
+		node, second := cdrNode(t, s, "one"), cdrNode(t, s, "two")
+		live := cdrCall(t, s, app, node, "live", models.CallDialing, 0)
+		ended := cdrCall(t, s, app, node, "ended", models.CallBusy, 0)
+		cdrCall(t, s, app, second, "elsewhere", models.CallBusy, 0)
+		for channel, leg := range map[string]models.Leg{
+			"leg of the ended":      {CallID: ended.ID, Status: models.LegAnswered},
+			"leg of the live":       {CallID: live.ID, Status: models.LegAnswered},
+			"ended leg of the live": {CallID: live.ID, Status: models.LegEnded},
+			"live":                  {CallID: ended.ID, Status: models.LegEnded}, // a call that was taken out of a queue
+		} {
+			leg.CustomerID, leg.ChannelID, leg.Kind = live.CustomerID, channel, models.LegDial
+			require.NoError(t, s.SaveLeg(ctx, &leg))
+		}
+		channels := []string{"live", "ended", "elsewhere", "leg of the ended", "leg of the live", "ended leg of the live", "nobody's"}
+		for len(channels) < 1100 {
+			channels = append(channels, fmt.Sprint("more ", len(channels)))
+		}
+		found, err := s.EndedChannels(ctx, node.ID, channels)
+		require.NoError(t, err)
+		require.Equal(t, []string{"ended", "ended leg of the live", "leg of the ended"}, found)
+	})
+}
+
 func TestCheckCDRs(t *testing.T) {
 	t.Parallel()
 	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {

@@ -354,6 +354,19 @@ func (g *stage) Exists(_ context.Context, channelID string) (bool, error) {
 	return ch != nil && !ch.dead, nil
 }
 
+// Channels implements calls.Switch.
+func (g *stage) Channels(context.Context) ([]esl.Channel, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var list []esl.Channel
+	for id, ch := range g.channels {
+		if !ch.dead {
+			list = append(list, esl.Channel{UUID: id})
+		}
+	}
+	return list, nil
+}
+
 // Dump implements calls.Switch.
 func (g *stage) Dump(_ context.Context, channelID string) (*esl.Event, error) {
 	g.mu.Lock()

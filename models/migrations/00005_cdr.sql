@@ -30,11 +30,14 @@ CREATE TABLE billing_differences (
     found_at BIGINT NOT NULL
 );
 
+CREATE INDEX legs_channel ON legs (channel_id);
+
 ALTER TABLE nodes ADD COLUMN cdr_token_hash BYTEA;
 ALTER TABLE nodes ADD COLUMN seen_at BIGINT;
 
 -- +goose Down
 ALTER TABLE nodes DROP COLUMN seen_at;
 ALTER TABLE nodes DROP COLUMN cdr_token_hash;
+DROP INDEX legs_channel;
 DROP TABLE billing_differences;
 DROP TABLE cdrs;
