@@ -117,12 +117,17 @@ func (s *session) gatherDigits(a *actions.Gather, heard esl.Prompt, typed string
 		Min: 1, Max: a.MaxDigits - len(typed), Tries: 1, Timeout: timeout, DigitTimeout: a.DigitTimeout, Terminators: a.FinishOnKey,
 		Prompt: heard, Variable: variable,
 	})
+	fresh := s.resumed == nil
 	// A break only ends the prompt, and leaves the switch listening; the park ends both.
 	done, err := s.mediaUntil(app, build, noTerminators, false, s.tearOut)
 	if err != nil {
 		return nil, err
 	}
 	result := digitsResult(a, typed+done.Variable(variable), done.Variable("read_terminator_used"))
+	if a.Sensitive && !fresh && result["digits"] == "" && result["terminator"] == nil && !s.interrupted() {
+		// An earlier controller may have taken the digits off the channel before it died.
+		return s.gatherDigits(a, heard, typed)
+	}
 	if a.Sensitive {
 		s.hide(variable)
 	}

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,9 @@ func (s *session) rejoinQueue(t *ticket) error {
 	}
 	s.flow.idle = 0
 	if t.connected {
+		if t.entry.LeftAt == nil { // the wait ended when it was taken, the stay has not ended yet
+			t.entry.LeftAt = cmp.Or(t.entry.TakenAt, &t.entry.JoinedAt)
+		}
 		return nil
 	}
 	ctx, cancel := s.command()

@@ -53,6 +53,9 @@ func (s *session) cursor() models.Cursor {
 		Step: f.at.step, Application: f.at.application, State: f.at.state, Done: f.at.done && !f.at.again,
 		Last: f.last, Idle: f.idle, FellBack: f.fellBack, Detecting: len(s.detections) > 0,
 	}
+	if f.at.done && f.at.again {
+		c.EventUUID, c.Begun, c.Step, c.Application, c.State = "", false, 0, "", nil
+	}
 	if !f.at.begunAt.IsZero() {
 		c.BegunAt = &f.at.begunAt
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 // TestRandomFlows runs random calls against random applications and random live control on the simulated switch, while the
-// connection to it is cut now and then, and holds what is left to what must hold of every call. TANDEM_TEST_SEED repeats a run's choices.
+// connection to it is cut and the controller replaced now and then, and holds what is left to what must hold of every call. TANDEM_TEST_SEED repeats a run's choices.
 func TestRandomFlows(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -55,8 +55,12 @@ func TestRandomFlows(t *testing.T) {
 			select {
 			case <-done:
 				running = false
-			case <-time.After(time.Duration(400+random.IntN(800)) * time.Millisecond):
-				c.link.cut()
+			case <-time.After(time.Duration(150+random.IntN(500)) * time.Millisecond):
+				if random.IntN(2) == 0 {
+					c.link.cut()
+				} else {
+					c.replace()
+				}
 			}
 		}
 		c.finish()
@@ -70,6 +74,25 @@ type chaos struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
+
+	reign  sync.RWMutex // held for writing while one controller follows another
+	reigns int
+}
+
+// replace lets the controller die, and another follow at once.
+func (c *chaos) replace() {
+	c.reign.Lock()
+	defer c.reign.Unlock()
+	c.die()
+	c.succeed(c.t)
+	c.reigns++
+}
+
+// controller is the one that there is.
+func (c *chaos) controller() *Manager {
+	c.reign.RLock()
+	defer c.reign.RUnlock()
+	return c.manager
 }
 
 func newChaos(t *testing.T, store *models.Store, seed uint64) *chaos {
@@ -93,6 +116,7 @@ func newChaos(t *testing.T, store *models.Store, seed uint64) *chaos {
 		s.answers(path, c.application)
 	}
 	c.live = connect(t, s, c.link.addr(), "secret", func(cfg *Config) {
+		cfg.HangUpAtStop = true
 		cfg.RequestTimeout, cfg.WaitAfter, cfg.RingAfter, cfg.HangupGrace = 400*time.Millisecond, 50*time.Millisecond, 30*time.Millisecond, 500*time.Millisecond
 	})
 	c.sim = sim
@@ -208,7 +232,7 @@ func (c *chaos) call(random *rand.Rand) {
 		if random.IntN(4) == 0 {
 			req.MachineDetection = &actions.MachineDetection{Mode: "detect", Async: random.IntN(2) == 0, Timeout: 3 * time.Second, OnMachine: "continue"}
 		}
-		call, err := c.manager.Create(ctx, req)
+		call, err := c.controller().Create(ctx, req)
 		if err != nil {
 			return // the node is away
 		}
@@ -227,22 +251,22 @@ func (c *chaos) interfere(ctx context.Context, random *rand.Rand, id string) {
 	}
 	switch random.IntN(10) {
 	case 0:
-		_, _ = c.manager.Cancel(ctx, c.customer.ID, id, nil)
+		_, _ = c.controller().Cancel(ctx, c.customer.ID, id, nil)
 	case 1, 2, 3:
-		_, _ = c.manager.Direct(ctx, c.customer.ID, id, DirectRequest{Actions: list(c.t, randomList(random)), Mode: ModeReplace})
+		_, _ = c.controller().Direct(ctx, c.customer.ID, id, DirectRequest{Actions: list(c.t, randomList(random)), Mode: ModeReplace})
 	case 4, 5:
-		_, _ = c.manager.Direct(ctx, c.customer.ID, id, DirectRequest{Actions: list(c.t, randomList(random)), Mode: ModeAppend})
+		_, _ = c.controller().Direct(ctx, c.customer.ID, id, DirectRequest{Actions: list(c.t, randomList(random)), Mode: ModeAppend})
 	case 6:
-		_, _ = c.manager.StartCall(ctx, c.customer.ID, id, nil)
+		_, _ = c.controller().StartCall(ctx, c.customer.ID, id, nil)
 	case 7:
-		_, _ = c.manager.Retry(ctx, c.customer.ID, id, nil)
+		_, _ = c.controller().Retry(ctx, c.customer.ID, id, nil)
 	case 8:
-		_ = c.manager.LeaveQueue(ctx, c.customer.ID, "line", id, nil)
+		_ = c.controller().LeaveQueue(ctx, c.customer.ID, "line", id, nil)
 	case 9:
 		if random.IntN(2) == 0 {
-			_ = c.manager.MuteMember(ctx, c.customer.ID, "room", id, random.IntN(2) == 0, nil)
+			_ = c.controller().MuteMember(ctx, c.customer.ID, "room", id, random.IntN(2) == 0, nil)
 		} else {
-			_ = c.manager.KickMember(ctx, c.customer.ID, "room", id, nil)
+			_ = c.controller().KickMember(ctx, c.customer.ID, "room", id, nil)
 		}
 	}
 }
@@ -304,7 +328,7 @@ func (c *chaos) finish() {
 	customer, err := c.store.Customer(ctx, c.customer.ID)
 	require.NoError(t, err)
 	require.Zero(t, customer.HeldMicros)
-	t.Logf("%d calls, %d cuts", len(all), c.link.cuts)
+	t.Logf("%d calls, %d cuts, %d controllers died", len(all), c.link.cuts, c.reigns)
 }
 
 // all are the customer's calls.

@@ -54,11 +54,10 @@ func (n *node) takeOver(calls []*models.Call) {
 // resume reads where the call stands, on the switch and in the database, and brings the two together.
 func (s *session) resume() error {
 	before := s.call.Status
-	app, tapes, err := s.readRows()
-	if err != nil {
+	if err := s.readRows(); err != nil {
 		return err
 	}
-	s.app, s.tapes, s.grouped = app, tapes, true // it may be in a conference or a queue
+	recorded := len(s.tapes) > 0
 	channel, err := s.readChannel()
 	if err != nil {
 		return err
@@ -84,36 +83,54 @@ func (s *session) resume() error {
 	if err := s.concludeDetection(); err != nil {
 		return err
 	}
-	if s.call.Record && len(tapes) == 0 {
+	if s.call.Record && !recorded {
 		return s.recordAnew()
 	}
 	return nil
 }
 
-// readRows reads the application and the recordings of the call, waiting for a database that is away.
-func (s *session) readRows() (app *models.Application, tapes []*recording, err error) {
-	for delay := 50 * time.Millisecond; ; delay = min(2*delay, storeRetryMax) {
-		ctx, cancel := s.command()
-		app, err = s.m.cfg.Store.ApplicationByID(ctx, s.call.ApplicationID)
+// readRows reads the application, the recordings and the parties of the call, waiting for a database that is away. Nothing of the mailbox is
+// taken before that.
+func (s *session) readRows() error {
+	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
+		err := s.tryRows()
 		if err == nil {
-			tapes, err = runningTapes(ctx, s.m.cfg.Store, s.call)
-		}
-		cancel()
-		if err == nil {
-			break
+			s.grouped = true // it may be in a conference or a queue
+			return nil
 		}
 		if errors.Is(err, models.ErrNotFound) {
-			return nil, nil, fmt.Errorf("take the call over: %w", err)
+			return fmt.Errorf("take the call over: %w", err)
 		}
 		s.log.Error("call not read, trying again", "error", err)
-		if err := s.pause(delay, nil); err != nil {
-			return nil, nil, err
+		select {
+		case <-time.After(delay):
+		case <-s.m.ctx.Done():
+			return errAbandoned
 		}
 	}
+}
+
+func (s *session) tryRows() error {
+	ctx, cancel := s.command()
+	defer cancel()
+	app, err := s.m.cfg.Store.ApplicationByID(ctx, s.call.ApplicationID)
+	if err != nil {
+		return err
+	}
+	tapes, err := runningTapes(ctx, s.m.cfg.Store, s.call)
+	if err != nil {
+		return err
+	}
+	legs, err := s.m.cfg.Store.LegsOfCall(ctx, s.call.CustomerID, s.call.ID)
+	if err != nil {
+		return err
+	}
+	s.app, s.tapes = app, tapes
 	for _, tape := range tapes {
 		tape.background, tape.masked = true, tape.row.Masked
 	}
-	return app, tapes, nil
+	s.restoreLegs(legs)
+	return nil
 }
 
 // takeOrders receives the commands that the call was given and that have had no effect yet. What cannot be read now comes later, like
@@ -160,9 +177,6 @@ func (s *session) restoreFlow(channel *esl.Event) error {
 		}
 		s.later = &intent{reason: later.Reason, source: later.Source, status: later.Status, cause: later.Cause, sip: later.SIP}
 	}
-	if err := s.restoreLegs(); err != nil {
-		return err
-	}
 	if len(c.List) == 0 {
 		return nil
 	}
@@ -193,11 +207,7 @@ func (s *session) restoreFlow(channel *esl.Event) error {
 }
 
 // restoreLegs follows the parties whose end nobody has told of.
-func (s *session) restoreLegs() error {
-	rows, err := s.storedLegs()
-	if err != nil {
-		return fmt.Errorf("read the legs: %w", err)
-	}
+func (s *session) restoreLegs(rows []models.Leg) {
 	for _, row := range rows {
 		if row.Status == models.LegEnded {
 			continue
@@ -206,7 +216,6 @@ func (s *session) restoreLegs() error {
 		l.restoreTimes()
 		s.followLeg(l)
 	}
-	return nil
 }
 
 // goOn goes on with a list that an earlier controller had begun.
@@ -214,10 +223,27 @@ func (s *session) goOn() error {
 	if err := s.readWaitActions(); err != nil {
 		return err
 	}
-	if !s.flow.at.done {
-		return nil
+	if s.flow.at.done {
+		return s.follow(s.flow.at.ask)
 	}
-	return s.follow(s.flow.at.ask)
+	if err := s.poll(); err != nil {
+		return err
+	}
+	if s.interrupted() && s.flow.index < len(s.flow.list) && s.holdsChannel() {
+		// Live control has another list by now: the action gives up what it has.
+		return s.step(s.flow.list[s.flow.index])
+	}
+	return nil
+}
+
+// holdsChannel says whether the action at the cursor has something that must be ended before another one begins: an application that
+// runs, a party, a place in a queue or a conference.
+func (s *session) holdsChannel() bool {
+	switch s.flow.list[s.flow.index].(type) {
+	case *actions.Enqueue, *actions.Dequeue, *actions.Conference:
+		return true
+	}
+	return s.resumed != nil && s.resumed.ran
 }
 
 // concludeDetection ends a machine detection that was under way: what it has heard by now tells nothing.

@@ -304,3 +304,191 @@ func count(all []string, one string) (n int) {
 	}
 	return n
 }
+
+// The controller dies while the caller is not in an application of the list: while a call rings, while the application is asked, and
+// while the caller waits for its answer.
+func TestFreeSWITCHResumeBetween(t *testing.T) {
+	t.Parallel()
+	t.Run("ringing", func(t *testing.T) {
+		t.Parallel()
+		onSwitches(t, func(t *testing.T, l *live) {
+			w := l.observe(t)
+			l.answers("/answer", reply(`[{"action":"say","text":"Hello."}]`))
+			call := l.create(func(r *CreateRequest) { r.To, r.Record = "+15550000713", true })
+			l.until(t, call.ID, StatusRinging)
+			l.die()
+			l.succeed(t)
+			ended := l.end()
+			require.Equal(t, []any{call.ID, StatusCompleted, ReasonCompleted}, []any{ended.ID, ended.Status, ended.Reason})
+			require.Equal(t, 1, count(w.names(call.ChannelID), "speak"))
+			require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "recording.started", "recording.available", "call.completed"}, l.kinds(call.ID))
+		})
+	})
+	t.Run("answered while nobody watched", func(t *testing.T) {
+		t.Parallel()
+		onSwitches(t, func(t *testing.T, l *live) {
+			l.answers("/answer", reply(`[{"action":"say","text":"Hello."}]`))
+			call := l.create(func(r *CreateRequest) { r.To, r.Record = "+15550000711", true })
+			l.until(t, call.ID, StatusRinging)
+			l.die()
+			l.park(t, call.ChannelID)
+			l.succeed(t)
+			ended := l.end()
+			require.Equal(t, []any{call.ID, StatusCompleted, ReasonCompleted}, []any{ended.ID, ended.Status, ended.Reason})
+			require.Equal(t, []string{"call.created", "call.ringing", "call.answered", "recording.started", "recording.available", "call.completed"}, l.kinds(call.ID))
+		})
+	})
+	t.Run("asking for the first list", func(t *testing.T) {
+		t.Parallel()
+		onSwitches(t, func(t *testing.T, l *live) {
+			release := make(chan struct{})
+			l.answers("/answer", func(http.ResponseWriter, asked) { <-release }, reply(`[{"action":"say","text":"Hello."}]`))
+			l.callIn(t, l.did.NumberE164, "", 0, 0)
+			first := <-l.askedc
+			l.die()
+			close(release)
+			l.succeed(t)
+			ended := l.end()
+			require.Equal(t, []any{first.Call["id"], StatusCompleted, ReasonCompleted}, []any{ended.ID, ended.Status, ended.Reason})
+			require.Len(t, l.requests(), 2, "asked once more")
+		})
+	})
+	t.Run("waiting for the answer to what was typed", func(t *testing.T) {
+		t.Parallel()
+		onSwitches(t, func(t *testing.T, l *live) {
+			w := l.observe(t)
+			l.app.WaitActions = []byte(`[{"action":"pause","seconds":1}]`)
+			require.NoError(t, l.store.UpdateApplication(t.Context(), l.app))
+			l.manager.cfg.WaitAfter = 100 * time.Millisecond
+			release := make(chan struct{})
+			l.answers("/answer", reply(`[{"action":"gather","num_digits":2,"timeout":20,"result_url":"/typed"},{"action":"say","text":"Never said."}]`))
+			l.answers("/typed", func(http.ResponseWriter, asked) { <-release }, reply(`[{"action":"say","text":"Thanks."}]`))
+			l.callIn(t, l.did.NumberE164, "42", 2*time.Second, 0)
+			first := <-l.askedc
+			<-l.askedc
+			call, err := l.store.CallByID(t.Context(), first.Call["id"].(string))
+			require.NoError(t, err)
+			w.await(call.ChannelID, "playback", 1, false) // what the caller hears meanwhile
+			l.die()
+			close(release)
+			l.succeed(t)
+			ended := l.end()
+			require.Equal(t, []any{call.ID, StatusCompleted, ReasonCompleted}, []any{ended.ID, ended.Status, ended.Reason})
+			require.Equal(t, 1, count(w.names(call.ChannelID), "play_and_get_digits"), "nobody types it again")
+			require.Equal(t, 1, count(w.names(call.ChannelID), "speak"))
+			results := l.results()
+			require.Equal(t, results[0], results[len(results)-1])
+			require.Equal(t, "42", results[0]["digits"])
+		})
+	})
+	t.Run("a secret that was not told is asked for again", func(t *testing.T) {
+		t.Parallel()
+		onSwitches(t, func(t *testing.T, l *live) {
+			w := l.observe(t)
+			release := make(chan struct{})
+			l.answers("/answer", reply(`[{"action":"gather","num_digits":2,"timeout":4,"sensitive":true,"result_url":"/typed"}]`))
+			l.answers("/typed", func(http.ResponseWriter, asked) { <-release }, status(http.StatusNoContent))
+			l.callIn(t, l.did.NumberE164, "42", 2*time.Second, 0)
+			first := <-l.askedc
+			<-l.askedc
+			l.die()
+			close(release)
+			stored, err := l.store.CallByID(t.Context(), first.Call["id"].(string))
+			require.NoError(t, err)
+			require.NotContains(t, fmt.Sprintf("%s %v", stored.Cursor.Ask, stored.Cursor.Last), "42", "no secret is stored")
+			l.succeed(t)
+			l.end()
+			require.Equal(t, 2, count(w.names(stored.ChannelID), "play_and_get_digits"))
+		})
+	})
+}
+
+// until waits until a call has a status.
+func (l *live) until(t *testing.T, callID, status string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		call, err := l.store.CallByID(t.Context(), callID)
+		return err == nil && call.Status == status
+	}, 20*time.Second, 5*time.Millisecond)
+}
+
+// park waits until a channel is parked, as the switch says.
+func (l *live) park(t *testing.T, channel string) {
+	t.Helper()
+	probe, err := lab.DialESL(t.Context(), l.addr, l.password)
+	require.NoError(t, err)
+	defer func() { _ = probe.Close() }()
+	require.Eventually(t, func() bool {
+		answer, err := probe.API(t.Context(), "uuid_getvar "+channel+" current_application")
+		return err == nil && strings.TrimSpace(answer) == "park"
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// The controller dies while two calls are connected through a queue: they go on talking, and each list goes on when they part.
+func TestFreeSWITCHResumeQueue(t *testing.T) {
+	t.Parallel()
+	onSwitches(t, func(t *testing.T, l *live) {
+		l.plans(map[string]string{
+			echoes:  `[{"action":"enqueue","name":"line","result_url":"/left"},{"action":"pause","seconds":0.2}]`,
+			echoes2: `[{"action":"dequeue","name":"line","timeout":20,"max_seconds":8,"result_url":"/taken"},{"action":"pause","seconds":0.2}]`,
+		})
+		caller, taker := l.calls(echoes), l.calls(echoes2)
+		require.Eventually(t, func() bool {
+			entry, err := l.store.QueueEntryOfCall(t.Context(), l.customer.ID, caller.ID)
+			return err == nil && entry.State == models.QueueBridged
+		}, 20*time.Second, 5*time.Millisecond)
+		l.die()
+		l.succeed(t)
+		for range 2 {
+			ended := l.end()
+			require.Equal(t, []any{StatusCompleted, ReasonCompleted}, []any{ended.Status, ended.Reason}, ended.ID)
+		}
+		results := l.results()
+		require.Len(t, results, 2)
+		for _, result := range results {
+			if result["action"] == "enqueue" {
+				require.Equal(t, queueBridged, result["outcome"])
+			} else {
+				require.Equal(t, []any{"max_seconds", caller.ID}, []any{result["outcome"], result["peer_call_id"]})
+				require.InDelta(t, 8, result["seconds"], 2)
+			}
+		}
+		require.Equal(t, 1, count(l.kinds(caller.ID), "queue.left"))
+		require.NotEqual(t, caller.ID, taker.ID)
+		l.noChannels(t)
+	})
+}
+
+// What live control was told and the dead controller had not done is done by the next one. A controller that dies while it takes a call
+// over leaves it as it was.
+func TestFreeSWITCHResumeOrders(t *testing.T) {
+	t.Parallel()
+	onSwitches(t, func(t *testing.T, l *live) {
+		w := l.observe(t)
+		l.answers("/answer", reply(`[{"action":"pause","seconds":6},{"action":"dtmf","digits":"1"}]`))
+		l.callIn(t, l.did.NumberE164, "", 0, 0)
+		first := <-l.askedc
+		call, err := l.store.CallByID(t.Context(), first.Call["id"].(string))
+		require.NoError(t, err)
+		w.await(call.ChannelID, "playback", 1, false)
+		l.die()
+		for _, digits := range []string{"2", "3"} {
+			_, err := l.manager.Direct(t.Context(), l.customer.ID, call.ID, DirectRequest{
+				Actions: list(t, `[{"action":"dtmf","digits":"`+digits+`"}]`), Mode: ModeAppend,
+			})
+			require.NoError(t, err)
+		}
+		l.succeed(t)
+		l.die()
+		l.succeed(t)
+		l.end()
+		var sent []string
+		for _, r := range w.of(call.ChannelID) {
+			if r.app == "send_dtmf" {
+				sent = append(sent, strings.Split(r.args, "@")[0])
+			}
+		}
+		require.Equal(t, []string{"1", "2", "3"}, sent)
+		require.Equal(t, 1, count(w.names(call.ChannelID), "playback"))
+	})
+}

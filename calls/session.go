@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,7 +121,9 @@ func (s *session) run() {
 			s.stopJob()
 		}
 	}()
-	err := s.live()
+	var err error
+	defer s.recovered(&err) // the watchdog ends the call
+	err = s.live()
 	s.box.close()
 	if s.call == nil {
 		return // an inbound leg that was refused
@@ -145,9 +148,20 @@ func (s *session) run() {
 	s.m.media.release(s.flow.files)
 }
 
+// recovered, deferred, bounds a fault of ours to the call that has it: the others of this process go on.
+func (s *session) recovered(err *error) {
+	fault := recover()
+	if fault == nil {
+		return
+	}
+	s.log.Error("panic in a call", "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
+	s.ask(intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
+	*err = errEnding
+}
+
 // live runs the call until its channel ends or it is to be ended.
-func (s *session) live() error {
-	var err error
+func (s *session) live() (err error) {
+	defer s.recovered(&err)
 	switch {
 	case s.adopted:
 		err = s.resume()
