@@ -26,7 +26,7 @@ type eventShape struct {
 	Event     string            `json:"event" doc:"The kind, once more."`
 	CreatedAt string            `json:"created_at" format:"date-time"`
 	Sequence  *int64            `json:"sequence" doc:"Counts from 1 what the application is told of the call; null for a kind that it does not want."`
-	Call      json.RawMessage   `json:"call" raw:"object" doc:"The call as it was."`
+	Call      json.RawMessage   `json:"call" raw:"object" nullable:"true" doc:"The call as it was; null where the event is of none."`
 	Variables map[string]string `json:"variables"`
 	Data      json.RawMessage   `json:"data" raw:"object" doc:"What docs/webhooks.md gives for the kind, and the call."`
 }

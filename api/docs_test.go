@@ -10,6 +10,7 @@ import (
 
 	"tandem/models"
 	"tandem/models/modelstest"
+	"tandem/webhooks"
 )
 
 // TestDocumentedRequestsWork sends every request that docs/api.md shows, with identifiers that exist: none is refused.
@@ -18,7 +19,7 @@ func TestDocumentedRequestsWork(t *testing.T) {
 	document, err := os.ReadFile("../docs/api.md")
 	require.NoError(t, err)
 	text := strings.ReplaceAll(string(document), "\\\n", " ")
-	requests := regexp.MustCompile(`(?s)\ncurl -s (?:-X ([A-Z]+) )?localhost:8080(/[^ ]+)([^\n]*?)(?: -d '([^']*)'| > [^\n]*)?\n`)
+	requests := regexp.MustCompile(`(?s)\ncurl -s (?:-X ([A-Z]+) )?'?localhost:8080(/[^ ']+)'?([^\n]*?)(?: -d '([^']*)'| > [^\n]*)?\n`)
 	b := newBench(t, modelstest.Open(t), Config{})
 	sent := 0
 	for rest := text; ; {
@@ -46,6 +47,11 @@ func TestDocumentedRequestsWork(t *testing.T) {
 			status = models.CallBusy
 		}
 		call := b.callOf(app, status).ID
+		if strings.Contains(path, "evt_…") {
+			event := b.emit(b.callOf(app, models.CallInProgress), webhooks.KindNotify)
+			b.deliverAll(models.ResultDead, models.Attempt{Status: 500})
+			path = strings.ReplaceAll(path, "evt_…", event.ID)
+		}
 		switch {
 		case strings.HasPrefix(path, "/v1/conferences/"):
 			conference, member := b.conference(app, "room")
