@@ -26,6 +26,7 @@ var errUninvited = errors.New("the number and the source address do not belong t
 // admit finds out whose call an inbound leg is, and stores it. A leg that is nobody's is refused and gets no call.
 func (s *session) admit() error {
 	s.parked = true
+	defer s.setUp()
 	ctx, cancel := context.WithTimeout(s.m.ctx, s.m.cfg.CommandTimeout)
 	defer cancel()
 	source := s.park.Variable("sip_network_ip")

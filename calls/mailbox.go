@@ -2,6 +2,7 @@ package calls
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"tandem/esl"
 )
@@ -45,11 +46,12 @@ type jobResult struct {
 }
 
 // mailbox carries messages to one session. put never blocks: the node's event workers call it. Events beyond the limit
-// are dropped and overflowed is set, so that the session ends the call rather than wait for what it lost. What ends a
-// call is kept apart and cannot be dropped: the hangup event, the loss of the node, and the first wish to end the call.
+// are dropped and overflowed is set, so that the session ends the call rather than wait for what it lost; keys that are typed
+// have half of the room, and are dropped without more ado beyond. What ends a call is kept apart and cannot be dropped: the hangup event, the loss of the node, and the first wish to end the call.
 type mailbox struct {
 	channel string        // the call's own channel; hangups of others are events like any
 	ready   chan struct{} // holds one token while there is something to take
+	total   *atomic.Int64 // counts what waits in all mailboxes
 
 	mu         sync.Mutex
 	queue      []message
@@ -60,10 +62,11 @@ type mailbox struct {
 	promised   int  // lists of live control that are accepted and not here yet
 	closed     bool // no more of them is accepted
 	left       bool // the call is another controller's: nothing else is taken any more
+	dead       bool // the session has ended: nobody takes anything any more
 }
 
 func newMailbox(channel string) *mailbox {
-	return &mailbox{channel: channel, ready: make(chan struct{}, 1)}
+	return &mailbox{channel: channel, ready: make(chan struct{}, 1), total: &atomic.Int64{}}
 }
 
 // put adds a message. It reports false when the message was dropped.
@@ -115,11 +118,16 @@ func (b *mailbox) add(m message) bool {
 			b.ending = m.ending
 		}
 		return true
+	case b.dead:
+		return false
+	case len(b.queue) >= mailboxLimit/2 && m.event != nil && m.event.Name() == eventDTMF:
+		return false // whoever hammers on the keys while the call waits for the database does not end it
 	case len(b.queue) >= mailboxLimit:
 		b.overflowed = true
 		return false
 	default:
 		b.queue = append(b.queue, m)
+		b.total.Add(1)
 		return true
 	}
 }
@@ -162,6 +170,14 @@ func (b *mailbox) close() {
 	b.closed = true
 }
 
+// discard forgets what nobody will take.
+func (b *mailbox) discard() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total.Add(-int64(len(b.queue)))
+	b.queue, b.dead = nil, true
+}
+
 // leaving says that the call is another controller's.
 func (b *mailbox) leaving() bool {
 	b.mu.Lock()
@@ -189,6 +205,7 @@ func (b *mailbox) take() (m message, overflowed, ok bool) {
 		b.ending = nil
 	case len(b.queue) > 0:
 		m = b.queue[0]
+		b.total.Add(-1)
 		b.queue[0] = message{}
 		b.queue = b.queue[1:]
 		if len(b.queue) == 0 {

@@ -114,11 +114,8 @@ type Config struct {
 	OnAction func(callID string, index int, action actions.Action)
 	// Simulated tells the applications that are asked that no call is made.
 	Simulated bool
-	// MaxCalls is how many calls one manager holds; further inbound ones are refused with 503. Default 20,000.
-	MaxCalls int
-	// MaxDeferred is how many changes of all calls wait in memory while the database is away; a call whose change finds no room
-	// waits itself. Default 16,384.
-	MaxDeferred int
+	// Limits are what makes the manager refuse new calls.
+	Limits Limits
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -161,9 +158,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 45*time.Second)
 	c.CDRWait = cmp.Or(c.CDRWait, 10*time.Second)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 30*time.Second)
-	c.MaxCalls = cmp.Or(c.MaxCalls, 20_000)
-	c.MaxDeferred = cmp.Or(c.MaxDeferred, 16_384)
-	return c, nil
+	var err error
+	c.Limits, err = c.Limits.withDefaults()
+	return c, err
 }
 
 // signedAt is the time that a signature carries. The clock of a simulation runs ahead, and receivers hold the time to theirs.
@@ -183,6 +180,8 @@ type Manager struct {
 	rooms *rooms
 	// outage holds what the database does not take.
 	outage *outage
+	// load measures what there is to do.
+	load *load
 	// trunks is what is known of them when the database is not there to be asked.
 	trunks *trunkBook
 
@@ -221,6 +220,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	m.media = newMediaStore(cfg)
 	m.board, m.rooms, m.outage, m.trunks = newBoard(), newRooms(), newOutage(m), newTrunkBook(cfg.Store)
+	m.load = newLoad(cfg.Limits)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
@@ -361,8 +361,8 @@ func (m *Manager) register(s *session) error {
 		return ErrStopping
 	case s.node.shut():
 		return ErrNoNode // removed in this moment: its sessions have been told that it is lost
-	case len(m.byChannel) >= m.cfg.MaxCalls:
-		return fmt.Errorf("%d calls are live, the most this manager holds", m.cfg.MaxCalls)
+	case !s.adopted && len(m.byChannel) >= m.cfg.Limits.Calls:
+		return fmt.Errorf("%w: %d calls are live", ErrOverloaded, len(m.byChannel))
 	case m.byChannel[s.channel] != nil:
 		return errKnownChannel
 	case s.call != nil && m.byCall[s.call.ID] != nil:
@@ -392,6 +392,7 @@ func (m *Manager) unnameCall(callID string) {
 
 // forget undoes register.
 func (m *Manager) forget(s *session) {
+	s.box.discard()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	close(s.gone)

@@ -114,8 +114,13 @@ func (n *node) arrive(ev *esl.Event) { n.arriveFrom(ev.ChannelID(), ev) }
 func (n *node) arriveFrom(channel string, ev *esl.Event) {
 	s := newSession(n, channel)
 	s.park = ev
-	switch err := n.m.register(s); {
+	err := n.m.Accepting()
+	if err == nil || n.m.channelSession(channel) != nil {
+		err = n.m.register(s)
+	}
+	switch {
 	case err == nil:
+		s.setUp = n.m.load.begin()
 		go s.run()
 	case errors.Is(err, errKnownChannel): // a second CHANNEL_PARK, racing with the first
 		if known := n.m.channelSession(channel); known != nil {
@@ -123,7 +128,7 @@ func (n *node) arriveFrom(channel string, ev *esl.Event) {
 		}
 	case errors.Is(err, ErrStopping) && !n.m.cfg.HangUpAtStop: // it stays parked for the next controller
 	default:
-		n.log.Warn("inbound call refused: no room", "channel", channel, "error", err)
+		n.m.shed(err)
 		s.refuseAside(causeTempFailure)
 	}
 }

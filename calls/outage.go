@@ -105,7 +105,7 @@ func (o *outage) holds(s *session) bool {
 func (o *outage) room(s *session) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.waiting >= o.m.cfg.MaxDeferred {
+	if o.waiting >= o.m.cfg.Limits.Deferred {
 		return false
 	}
 	o.waiting++

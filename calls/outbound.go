@@ -60,12 +60,18 @@ func (r *CreateRequest) validate() error {
 
 // Create stores an outbound call with its hold and its call.created event in one transaction, and dials after the commit.
 // The call returned has the state dialing, or queued when that was asked for. Errors: *RequestError, models.ErrNotFound for an
-// application that is not the customer's, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode. On any error nothing is
-// dialled or charged.
+// application that is not the customer's, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode, and those of Accepting. On
+// any error nothing is dialled or charged.
 func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, error) {
 	call, err := m.newCall(&req)
 	if err != nil {
 		return nil, err
+	}
+	if !req.Queued {
+		if err := m.Accepting(); err != nil {
+			return nil, err
+		}
+		defer m.load.begin()()
 	}
 	app, err := m.cfg.Store.Application(ctx, req.CustomerID, req.ApplicationID)
 	if err != nil {

@@ -76,6 +76,7 @@ type session struct {
 	reparked    bool             // the channel has parked since this was last made false
 	notes       []note           // events to be written with the next change of the call
 	backlog     backlog          // changes that wait for the database
+	setUp       func()           // tells that a new inbound call has been admitted or refused
 	orders      orders           // commands that were taken and are not deleted yet
 	intake      sync.Mutex       // held while commands are put into the mailbox
 	restored    bool             // that an adopted session takes commands; guarded by intake
@@ -99,7 +100,9 @@ type session struct {
 }
 
 func newSession(n *node, channel string) *session {
-	return &session{m: n.m, node: n, channel: channel, box: newMailbox(channel), gone: make(chan struct{}), legs: map[string]*leg{}, log: n.log.With("channel", channel)}
+	box := newMailbox(channel)
+	box.total = &n.m.load.mail
+	return &session{m: n.m, node: n, channel: channel, box: box, gone: make(chan struct{}), legs: map[string]*leg{}, log: n.log.With("channel", channel)}
 }
 
 // setCall gives the session its call.

@@ -13,6 +13,10 @@ import (
 // inTx, when set, runs in the transaction that starts the call. Errors: models.ErrNotFound, ErrCallNotActive,
 // ErrCallNotQueued, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode; on any of them the call waits on.
 func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	if err := m.Accepting(); err != nil {
+		return nil, err
+	}
+	defer m.load.begin()()
 	waiting, err := m.cfg.Store.Call(ctx, customerID, callID)
 	if err != nil {
 		return nil, fmt.Errorf("find call: %w", err)

@@ -126,3 +126,21 @@ func (d *dispatcher) longest(now time.Time) time.Duration {
 	}
 	return longest
 }
+
+// backlog is how many events are queued or in the handler.
+func (d *dispatcher) backlog() int {
+	var waiting int64
+	for _, w := range d.workers {
+		waiting += w.waiting.Load()
+	}
+	return int(waiting)
+}
+
+// Backlog is how many events of the switch wait for the handler.
+func (n *Node) Backlog() int {
+	s := n.current.Load()
+	if s == nil {
+		return 0
+	}
+	return s.dispatch.backlog()
+}
