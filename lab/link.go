@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
+	"time"
 )
 
 // Link is the way from a controller to a switch, or any other TCP connection, with a place to cut it while both ends live.
@@ -18,6 +20,37 @@ type Link struct {
 	state  LinkState
 	change chan struct{} // closed at each change of state
 	conns  map[net.Conn]struct{}
+	heard  []Heard
+}
+
+// Heard is a connection that a link was asked for.
+type Heard struct {
+	// Opened is when it was, and Last when it last said something.
+	Opened, Last time.Time
+	// Bytes is how much it has said, whether the other end was told or not.
+	Bytes int64
+}
+
+// Heard returns all connections that the link was asked for so far, in their order, open or not.
+func (l *Link) Heard() []Heard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.heard)
+}
+
+// hear notes a connection, and hearing what it says.
+func (l *Link) hear() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = append(l.heard, Heard{Opened: time.Now()})
+	return len(l.heard) - 1
+}
+
+func (l *Link) hearing(heard, bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard[heard].Last = time.Now()
+	l.heard[heard].Bytes += int64(bytes)
 }
 
 // LinkState is what a Link does with what it is given.
@@ -107,6 +140,7 @@ func (l *Link) forget(conn net.Conn) {
 // carry connects to the other end and passes on what both say until one has closed.
 func (l *Link) carry(near net.Conn) {
 	defer l.forget(near)
+	heard := l.hear()
 	if !l.passable() {
 		return
 	}
@@ -117,16 +151,17 @@ func (l *Link) carry(near net.Conn) {
 	}
 	defer l.forget(far)
 	var back sync.WaitGroup
-	back.Go(func() { l.pass(near, far) })
-	l.pass(far, near)
+	back.Go(func() { l.pass(near, far, func(int) {}) })
+	l.pass(far, near, func(bytes int) { l.hearing(heard, bytes) })
 	back.Wait()
 }
 
-func (l *Link) pass(to, from net.Conn) {
+func (l *Link) pass(to, from net.Conn, hearing func(bytes int)) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
+			hearing(n)
 			if !l.passable() {
 				break
 			}
