@@ -186,7 +186,8 @@ func (c *channel) answer() bool {
 	return true
 }
 
-// finish runs the end of a channel: hang-up handlers, CHANNEL_HANGUP_COMPLETE, CHANNEL_DESTROY.
+// finish runs the end of a channel: hang-up handlers, the CDR, CHANNEL_HANGUP_COMPLETE once that is delivered
+// (switch_core_state_machine.c, switch_core_session_reporting_state), CHANNEL_DESTROY.
 func (c *channel) finish() {
 	c.mu.Lock()
 	if c.cause == causeNone {
@@ -201,6 +202,12 @@ func (c *channel) finish() {
 	c.callStateLocked(callHangup)
 	c.enterLocked(stateReporting)
 	c.reportLocked()
+	if c.sw.recorder != nil {
+		record := c.recordLocked()
+		c.mu.Unlock()
+		c.sw.report(c.uuid, record)
+		c.mu.Lock()
+	}
 	c.fireLocked(evHangupComplete, fromReport)
 	c.mu.Unlock()
 	close(c.reported)

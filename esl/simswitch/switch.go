@@ -50,6 +50,8 @@ type Config struct {
 	// node that Tandem configures turns off (api-expansion in switch.conf). The simulated switch never runs them; when this
 	// is set it raises an error in the log, so that a test can see that the wall was missing.
 	APIExpansion bool
+	// CDRs says where the record of each channel that has ended goes. Default nil: the switch keeps none.
+	CDRs *CDRs
 }
 
 // Switch is one simulated FreeSWITCH.
@@ -86,6 +88,7 @@ type Switch struct {
 	reloading sync.Mutex
 	plan      atomic.Pointer[plan]
 	sofia     *sofia
+	recorder  *recorder
 
 	wg     sync.WaitGroup
 	closed chan struct{}
@@ -111,6 +114,10 @@ func New(cfg Config) (*Switch, error) {
 	if cfg.HeartbeatInterval < 0 {
 		return nil, fmt.Errorf("simulated switch: heartbeat interval %v is negative", cfg.HeartbeatInterval)
 	}
+	recorder, err := newRecorder(cfg.CDRs, cfg.ConfDir)
+	if err != nil {
+		return nil, err
+	}
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = "simswitch"
@@ -128,6 +135,7 @@ func New(cfg Config) (*Switch, error) {
 		rooms:    map[string]*room{},
 		globals:  map[string]string{"hostname": hostname, "core_uuid": "", "app_disable_expand_variables": "true"},
 		closed:   make(chan struct{}),
+		recorder: recorder,
 	}
 	s.globals["core_uuid"] = s.core
 	for name, value := range cfg.Variables {
@@ -214,6 +222,9 @@ func (s *Switch) Close() error {
 		_ = l.conn.SetDeadline(time.Now().Add(time.Second))
 	}
 	s.wg.Wait()
+	if s.recorder != nil {
+		s.recorder.client.CloseIdleConnections()
+	}
 	close(s.closed)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("close simulated switch: %w", err)
