@@ -11,6 +11,7 @@ import (
 
 	"tandem/models"
 	"tandem/models/modelstest"
+	"tandem/webhooks"
 )
 
 // sample returns a path and a body with which a route of the table succeeds, made of fresh objects of the customer.
@@ -46,6 +47,9 @@ func (b *bench) sample(route route, owner *models.Customer) (string, any) {
 		call := &models.Call{CustomerID: owner.ID, ApplicationID: app.ID, Direction: models.Outbound, Status: status, From: "+31201234567", To: "+31207654321"}
 		require.NoError(b.t, b.store.CreateCall(ctx, call))
 		id = call.ID
+	case strings.HasPrefix(path, "/v1/webhook-deliveries/:id"):
+		id = b.emit(modelstest.Call(b.t, b.store, app), webhooks.KindNotify).ID
+		b.deliverAll(models.ResultDead, models.Attempt{Status: 500})
 	case strings.HasPrefix(path, "/v1/conferences/:id"):
 		conference, member := b.conference(app, fmt.Sprintf("room-%d", modelstest.Serial()))
 		id = conference.ID
@@ -71,6 +75,8 @@ func (b *bench) sample(route route, owner *models.Customer) (string, any) {
 		"directCall":        object{"actions": []object{{"action": "hangup"}}},
 		"startCall":         object{},
 		"retryCall":         object{},
+		"redeliverEvent":    object{},
+		"redeliverEvents":   object{"application_id": app.ID},
 		"endConference":     object{},
 		"muteMember":        object{},
 		"unmuteMember":      object{},
@@ -134,7 +140,7 @@ func (b *bench) snapshot() string {
 	b.t.Helper()
 	var all []string
 	all = append(all, b.calls.sent()...)
-	for _, path := range []string{"/v1/me", "/v1/applications", "/v1/trunks", "/v1/dids", "/v1/calls", "/v1/conferences", "/v1/queues"} {
+	for _, path := range []string{"/v1/me", "/v1/applications", "/v1/trunks", "/v1/dids", "/v1/calls", "/v1/conferences", "/v1/queues", "/v1/events", "/v1/webhook-deliveries"} {
 		got := b.get(path).is(200)
 		all = append(all, string(got.body))
 		if path != "/v1/applications" {
