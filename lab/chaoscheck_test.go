@@ -57,6 +57,7 @@ func (w *chaosWorld) check(t *testing.T) {
 	w.checkCallers(t, p, calls)
 	w.checkAPI(t, p, calls)
 	w.checkRows(t, p)
+	w.fence.tell(p)
 	w.checkProcesses(t, p)
 	p.tell(t)
 	if t.Failed() {

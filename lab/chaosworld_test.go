@@ -46,6 +46,7 @@ type chaosWorld struct {
 	sink         *sink
 	load         *chaosLoad
 	watch        *watcher
+	fence        fenceJudge
 
 	mu    sync.Mutex
 	havoc []wreck // what was done
@@ -201,6 +202,7 @@ func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 	)
 	w.link, err = lab.NewLink(t.Context(), w.eslAddr)
 	require.NoError(t, err)
+	w.link.Tap(w.fence.hear)
 	w.telephone = &part{name: "switch", log: filepath.Join(w.folder, "switch.log"), command: func() *exec.Cmd {
 		return w.run("simswitch", "--esl-addr", w.eslAddr, "--esl-password-file", passwordFile, "--conf-dir", w.confDir)
 	}}

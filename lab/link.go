@@ -17,6 +17,8 @@ type Link struct {
 	done     sync.WaitGroup
 
 	mu     sync.Mutex
+	tap    func(conn int, sent []byte)
+	count  int
 	state  LinkState
 	change chan struct{} // closed at each change of state
 	conns  map[net.Conn]struct{}
@@ -96,6 +98,25 @@ func (l *Link) Set(state LinkState) {
 			reset(conn)
 		}
 	}
+}
+
+// Tap lets somebody listen to what clients send, each connection by its number, before it is passed on. It must not block.
+func (l *Link) Tap(tap func(conn int, sent []byte)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tap = tap
+}
+
+// tapped returns who listens to a new connection, for its number.
+func (l *Link) tapped() func(sent []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	tap, conn := l.tap, l.count
+	if tap == nil {
+		return func([]byte) {}
+	}
+	return func(sent []byte) { tap(conn, sent) }
 }
 
 // Close closes every connection and waits until nothing of the link runs any more.
