@@ -76,10 +76,12 @@ func (d *dialing) recall() error {
 }
 
 // storedLegs are the rows of all parties that the call has dialled.
-func (s *session) storedLegs() ([]models.Leg, error) {
-	ctx, cancel := s.command()
-	defer cancel()
-	return s.m.cfg.Store.LegsOfCall(ctx, s.call.CustomerID, s.call.ID)
+func (s *session) storedLegs() (rows []models.Leg, err error) {
+	err = s.lookUp("read the legs", func(ctx context.Context) (err error) {
+		rows, err = s.m.cfg.Store.LegsOfCall(ctx, s.call.CustomerID, s.call.ID)
+		return err
+	})
+	return rows, err
 }
 
 // restore makes a leg of its row.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"tandem/actions"
+	"tandem/esl"
 	"tandem/models"
 )
 
@@ -15,21 +15,20 @@ func (s *session) storedRoom(name string, r *room) (known bool, err error) {
 	if !s.repeats {
 		return false, nil
 	}
-	ctx, cancel := s.command()
-	defer cancel()
-	member, err := s.m.cfg.Store.ConferenceMemberOfCall(ctx, s.call.CustomerID, s.call.ID)
-	if errors.Is(err, models.ErrNotFound) {
+	var member *models.ConferenceMember
+	var conference *models.Conference
+	err = s.lookUp("read the membership", func(ctx context.Context) (err error) {
+		if member, err = s.m.cfg.Store.ConferenceMemberOfCall(ctx, s.call.CustomerID, s.call.ID); err != nil {
+			return err
+		}
+		conference, err = s.m.cfg.Store.Conference(ctx, s.call.CustomerID, member.ConferenceID)
+		return err
+	})
+	if errors.Is(err, models.ErrNotFound) || err == nil && conference.Name != name {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the membership: %w", err)
-	}
-	conference, err := s.m.cfg.Store.Conference(ctx, s.call.CustomerID, member.ConferenceID)
-	if err != nil {
-		return false, fmt.Errorf("read the conference: %w", err)
-	}
-	if conference.Name != name {
-		return false, nil
+		return false, err
 	}
 	r.conference, r.member = *conference, *member
 	for _, tape := range s.tapes {
@@ -40,9 +39,17 @@ func (s *session) storedRoom(name string, r *room) (known bool, err error) {
 	}
 	s.room, s.grouped, s.conferred = r, true, true
 	// The switch told an earlier controller that the member is in; of one that is not yet, it is still going to tell.
-	members, err := s.node.sw.ConferenceMembers(ctx, conference.Room)
+	var members []esl.ConferenceMember
+	err = s.order("read the members", func(ctx context.Context) (err error) {
+		members, err = s.node.sw.ConferenceMembers(ctx, conference.Room)
+		return err
+	})
+	var refused *esl.CommandError
+	if errors.As(err, &refused) {
+		return true, nil // there is no such room yet, or any more
+	}
 	if err != nil {
-		return true, nil //nolint:nilerr // there is no such room yet, or any more
+		return true, err
 	}
 	for _, m := range members {
 		if m.ChannelID == s.channel {
@@ -57,16 +64,15 @@ func (s *session) storedEntry(queue string) (*models.QueueEntry, error) {
 	if !s.repeats {
 		return nil, nil
 	}
-	ctx, cancel := s.command()
-	defer cancel()
-	entry, err := s.m.cfg.Store.QueueEntryOfCall(ctx, s.call.CustomerID, s.call.ID)
+	var entry *models.QueueEntry
+	err := s.lookUp("read the place in the queue", func(ctx context.Context) (err error) {
+		entry, err = s.m.cfg.Store.QueueEntryOfCall(ctx, s.call.CustomerID, s.call.ID)
+		return err
+	})
 	if errors.Is(err, models.ErrNotFound) || err == nil && entry.Queue != queue {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the place in the queue: %w", err)
-	}
-	return entry, nil
+	return entry, err
 }
 
 // rejoinQueue goes on waiting, or being connected, where an earlier controller has left off. A caller whom a taker had taken, and whom the
@@ -91,10 +97,12 @@ func (s *session) rejoinQueue(t *ticket) error {
 		}
 		return nil
 	}
-	ctx, cancel := s.command()
-	defer cancel()
-	if t.position, err = s.m.cfg.Store.QueuePosition(ctx, t.entry.ID); err != nil && !errors.Is(err, models.ErrNotFound) {
-		return fmt.Errorf("read the position in the queue: %w", err)
+	err = s.lookUp("read the position in the queue", func(ctx context.Context) (err error) {
+		t.position, err = s.m.cfg.Store.QueuePosition(ctx, t.entry.ID)
+		return err
+	})
+	if err != nil && !errors.Is(err, models.ErrNotFound) {
+		return err
 	}
 	return s.returnToQueue(t)
 }
@@ -147,14 +155,16 @@ func (s *session) talkOn(a *actions.Dequeue, t *taking) (map[string]any, error) 
 	if peer == "" {
 		return nil, nil
 	}
-	ctx, cancel := s.command()
-	caller, err := s.m.cfg.Store.CallByChannel(ctx, peer)
-	cancel()
+	var caller *models.Call
+	err = s.lookUp("read the call that is connected", func(ctx context.Context) (err error) {
+		caller, err = s.m.cfg.Store.CallByChannel(ctx, peer)
+		return err
+	})
 	if errors.Is(err, models.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the call that is connected: %w", err)
+		return nil, err
 	}
 	t.since = microTime(channel.Get("Caller-Channel-Bridged-Time"))
 	if t.since.IsZero() {

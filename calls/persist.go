@@ -74,6 +74,26 @@ func (s *session) change(what string, fn transaction) error {
 	}
 }
 
+// lookUp reads from the database, waiting for one that is away; the call is watched meanwhile. That nothing is there is read's to say.
+func (s *session) lookUp(what string, read func(ctx context.Context) error) error {
+	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
+		ctx, cancel := context.WithTimeout(s.m.ctx, storeTimeout)
+		err := read(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case s.m.ctx.Err() != nil:
+			return errAbandoned
+		case !storeAway(err):
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if err := s.pause(delay, nil); err != nil {
+			return err
+		}
+	}
+}
+
 // storeAway says whether a change failed because the database is away, has no room, or does not answer in time.
 func storeAway(err error) bool {
 	return errors.Is(err, models.ErrUnreachable) || errors.Is(err, models.ErrStorageFull) || errors.Is(err, context.DeadlineExceeded)

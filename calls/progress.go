@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"tandem/esl"
@@ -189,6 +190,9 @@ func lastTrace(channel attributes) string {
 
 // took says whether a channel was given an application: it was the last that ran, or the marker behind it was.
 func took(channel attributes, event, application string) bool {
+	if strings.HasPrefix(channel.Variable("current_application"), "avmd_") {
+		return true // the detector of beeps is turned on and off beside the list
+	}
 	last := lastTrace(channel)
 	return last != "" && (last == application || last == trace(markerOf(event).Name(), markerOf(event).Args()))
 }

@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"tandem/esl"
@@ -38,14 +39,31 @@ func (n *node) resync(snapshot esl.Snapshot) {
 	}
 }
 
-// adopt deals with the channels and calls that have no session.
+// adopt deals with the channels and calls that have no session, waiting for a database that is away. When the connection is lost
+// meanwhile, its return begins anew.
 func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
-	ctx, cancel := context.WithTimeout(n.m.ctx, time.Minute)
-	defer cancel()
+	for delay := storeRetry; n.connected(); delay = min(2*delay, storeRetryMax) {
+		ctx, cancel := context.WithTimeout(n.m.ctx, time.Minute)
+		err := n.tryAdopt(ctx, snapshot, present)
+		cancel()
+		if err == nil || !storeAway(err) || n.m.ctx.Err() != nil {
+			if err != nil {
+				n.log.Error("live calls of the node not taken over", "error", err)
+			}
+			return
+		}
+		n.log.Warn("live calls of the node are taken over when the database is back", "error", err)
+		select {
+		case <-time.After(delay):
+		case <-n.m.ctx.Done():
+		}
+	}
+}
+
+func (n *node) tryAdopt(ctx context.Context, snapshot esl.Snapshot, present map[string]bool) error {
 	calls, err := n.m.cfg.Store.LiveCalls(ctx, n.row.ID)
 	if err != nil {
-		n.log.Error("live calls of the node not read", "error", err)
-		return
+		return fmt.Errorf("read the live calls: %w", err)
 	}
 	var alive, dead []*models.Call
 	claimed := make(map[string]bool, len(calls))
@@ -55,10 +73,10 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
 		if n.m.callSession(call.ID) != nil || n.m.channelSession(call.ChannelID) != nil {
 			continue // also an inbound call that was stored a moment ago, whose session does not know its name yet
 		}
-		if waits, err := n.m.waitsForDial(ctx, call); err != nil || waits {
-			if err != nil {
-				n.log.Error("orphan call not checked", "error", err)
-			}
+		switch waits, err := n.m.waitsForDial(ctx, call); {
+		case err != nil:
+			return err
+		case waits:
 			continue
 		}
 		switch gone, err := n.gone(ctx, call, present[call.ChannelID], snapshot.Restarted); {
@@ -79,6 +97,7 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
 			n.sortOut(ctx, c)
 		}
 	}
+	return nil
 }
 
 // sortOut decides about a channel that no live call names.

@@ -262,28 +262,29 @@ func (s *session) concludeDetection() error {
 
 // recordAnew begins the recording of the whole call where an earlier controller has died between the answer and that.
 func (s *session) recordAnew() error {
-	ctx, cancel := s.command()
-	rows, err := s.m.cfg.Store.RecordingsOfCall(ctx, s.call.CustomerID, s.call.ID)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("read the recordings: %w", err)
-	}
-	if len(rows) > 0 {
-		return nil
+	var rows []models.Recording
+	err := s.lookUp("read the recordings", func(ctx context.Context) (err error) {
+		rows, err = s.m.cfg.Store.RecordingsOfCall(ctx, s.call.CustomerID, s.call.ID)
+		return err
+	})
+	if err != nil || len(rows) > 0 {
+		return err
 	}
 	return s.recordCall()
 }
 
 // testimony is what a CDR says of a channel that has ended, and when it did; nil without one.
 func (s *session) testimony(channel string) (facts *hangupFacts, ended time.Time, err error) {
-	ctx, cancel := s.command()
-	defer cancel()
-	cdr, err := s.m.cfg.Store.CDR(ctx, s.node.row.ID, channel)
+	var cdr *models.CDR
+	err = s.lookUp("read the CDR", func(ctx context.Context) (err error) {
+		cdr, err = s.m.cfg.Store.CDR(ctx, s.node.row.ID, channel)
+		return err
+	})
 	if errors.Is(err, models.ErrNotFound) {
 		return nil, time.Time{}, nil
 	}
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read the CDR: %w", err)
+		return nil, time.Time{}, err
 	}
 	found := factsOf(cdr)
 	return &found, cdr.EndedAt, nil

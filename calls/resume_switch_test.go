@@ -492,3 +492,25 @@ func TestFreeSWITCHResumeOrders(t *testing.T) {
 		require.Equal(t, 1, count(w.names(call.ChannelID), "playback"))
 	})
 }
+
+// The time of a conference is over by the time that somebody looks again: the caller is taken out at once.
+func TestFreeSWITCHResumeLateConference(t *testing.T) {
+	t.Parallel()
+	onSwitches(t, func(t *testing.T, l *live) {
+		w := l.observe(t)
+		l.answers("/answer", reply(`[{"action":"conference","name":"brief","max_seconds":1,"record":true,"result_url":"/result"},{"action":"say","text":"Over."}]`))
+		l.answers("/result", status(http.StatusNoContent))
+		l.callIn(t, l.did.NumberE164, "", 0, 0)
+		first := <-l.askedc
+		call, err := l.store.CallByID(t.Context(), first.Call["id"].(string))
+		require.NoError(t, err)
+		w.await(call.ChannelID, "conference", 1, false)
+		l.die()
+		wait(1200 * time.Millisecond)
+		l.succeed(t)
+		l.end()
+		require.Equal(t, []string{"conference", "speak"}, w.names(call.ChannelID))
+		require.Equal(t, roomMaxSeconds, l.results()[0]["outcome"])
+		require.Equal(t, 1, count(l.allKinds(call.ID), "conference.left"))
+	})
+}
