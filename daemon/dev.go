@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"tandem/api"
+	"tandem/esl/simswitch"
 	"tandem/models"
 )
 
@@ -85,12 +87,16 @@ func runDev(ctx context.Context, opts DevOptions, cfg Config, logger *slog.Logge
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	node, stopSwitch, err := devSwitch(opts, logger)
+	var token string // a switch that was named keeps the one that it has
+	if opts.ESLAddr == "" {
+		token = models.NewCDRToken()
+	}
+	node, stopSwitch, err := devSwitch(opts, baseURL, token, logger)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, stopSwitch()) }()
-	if err := seedNode(ctx, store, node); err != nil {
+	if err := seedNode(ctx, store, node, token); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 
@@ -142,8 +148,8 @@ func prepareDev(ctx context.Context, opts DevOptions, cfg Config, store *models.
 	return s, preset, moveExample(ctx, store, s, baseURL)
 }
 
-// devSwitch describes the switch that was named, or starts a simulated one.
-func devSwitch(opts DevOptions, logger *slog.Logger) (*models.Node, func() error, error) {
+// devSwitch describes the switch that was named, or starts a simulated one, which reports its CDRs to the API with a token.
+func devSwitch(opts DevOptions, baseURL, token string, logger *slog.Logger) (*models.Node, func() error, error) {
 	nothing := func() error { return nil }
 	if opts.ESLAddr != "" {
 		node, err := newNode(devNode, opts.ESLAddr, opts.ESLPasswordFile, opts.ConfDir)
@@ -157,7 +163,8 @@ func devSwitch(opts DevOptions, logger *slog.Logger) (*models.Node, func() error
 	if err != nil {
 		return nil, nothing, fmt.Errorf("find the simulated switch's folder: %w", err)
 	}
-	sim, err := startSimSwitch("127.0.0.1:0", password, confDir, logger.With("part", "simswitch"))
+	cdrs := &simswitch.CDRs{URLs: []string{baseURL + api.CDRPath}, Credentials: devNode + ":" + token}
+	sim, err := startSimSwitch("127.0.0.1:0", password, confDir, cdrs, logger.With("part", "simswitch"))
 	if err != nil {
 		return nil, nothing, err
 	}

@@ -206,6 +206,8 @@ type Node struct {
 	ConfDir string `json:"conf_dir"`
 	// HeldBy is the controller that holds the node's lease, or "-".
 	HeldBy string `json:"held_by"`
+	// CDRToken proves the node's reports. Only the answer of what made it has it.
+	CDRToken string `json:"cdr_token,omitempty"`
 }
 
 func nodeOf(n *models.Node, now time.Time) Node {
@@ -256,16 +258,68 @@ func readPassword(file string) (string, error) {
 	return password, nil
 }
 
-// AddNode registers a node. Running controllers take it at their next look, within seconds.
-func (o *Operator) AddNode(ctx context.Context, name, eslAddr, passwordFile, confDir string) (Node, error) {
+// AddNode registers a node. Running controllers take it at their next look, within seconds. Its CDR token is that of tokenFile, or
+// a new one, which only this answer has, where tokenFile is empty.
+func (o *Operator) AddNode(ctx context.Context, name, eslAddr, passwordFile, confDir, tokenFile string) (Node, error) {
 	node, err := newNode(name, eslAddr, passwordFile, confDir)
 	if err != nil {
 		return Node{}, fmt.Errorf("add node: %w", err)
 	}
-	if err := o.store.CreateNode(ctx, node); err != nil {
+	token, made, err := cdrToken(tokenFile)
+	if err != nil {
 		return Node{}, fmt.Errorf("add node %s: %w", name, err)
 	}
-	return nodeOf(node, o.store.Now()), nil
+	err = o.store.InTx(ctx, func(tx *models.Store) error {
+		if err := tx.CreateNode(ctx, node); err != nil {
+			return err
+		}
+		return tx.SetCDRToken(ctx, node.ID, token)
+	})
+	if err != nil {
+		return Node{}, fmt.Errorf("add node %s: %w", name, err)
+	}
+	added := nodeOf(node, o.store.Now())
+	added.CDRToken = made
+	return added, nil
+}
+
+// RenewCDRToken gives a node another CDR token: that of tokenFile, or a new one, which only this answer has, where tokenFile is
+// empty. The one before is worth nothing from then on.
+func (o *Operator) RenewCDRToken(ctx context.Context, name, tokenFile string) (Node, error) {
+	token, made, err := cdrToken(tokenFile)
+	if err != nil {
+		return Node{}, fmt.Errorf("renew the CDR token of node %s: %w", name, err)
+	}
+	node, err := o.store.NodeByName(ctx, name)
+	if err != nil {
+		return Node{}, fmt.Errorf("renew the CDR token of node %s: %w", name, err)
+	}
+	if err := o.store.SetCDRToken(ctx, node.ID, token); err != nil {
+		return Node{}, fmt.Errorf("renew the CDR token of node %s: %w", name, err)
+	}
+	renewed := nodeOf(node, o.store.Now())
+	renewed.CDRToken = made
+	return renewed, nil
+}
+
+// tokenText is what a CDR token is made of: freeswitch-conf pastes it into XML, and a colon ends the name before it.
+var tokenText = regexp.MustCompile(`^[A-Za-z0-9._~-]{16,128}$`)
+
+// cdrToken reads a token from a file, or makes one where no file is given.
+func cdrToken(file string) (token, made string, err error) {
+	if file == "" {
+		made = models.NewCDRToken()
+		return made, made, nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", fmt.Errorf("cdr-token-file: %w", err)
+	}
+	token = strings.TrimRight(string(raw), "\r\n")
+	if !tokenText.MatchString(token) {
+		return "", "", fmt.Errorf("cdr-token-file: %s must hold 16 to 128 letters, digits, dots, dashes, underscores or tildes in one line", file)
+	}
+	return token, "", nil
 }
 
 // Nodes lists the nodes.
@@ -307,4 +361,27 @@ func (o *Operator) VerifyLedger(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("verify the ledger: %w", err)
 	}
 	return violations, nil
+}
+
+// Difference is an ended call that was billed other seconds than its switch recorded.
+type Difference struct {
+	CallID        string    `json:"call_id"`
+	NodeID        string    `json:"node_id"`
+	ChannelID     string    `json:"channel_id"`
+	BilledSeconds int       `json:"billed_seconds"`
+	CDRSeconds    int       `json:"cdr_seconds"`
+	FoundAt       time.Time `json:"found_at"`
+}
+
+// Differences lists the calls that were billed other seconds than their switches recorded, newest first.
+func (o *Operator) Differences(ctx context.Context) ([]Difference, error) {
+	found, err := o.store.BillingDifferences(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list billing differences: %w", err)
+	}
+	out := make([]Difference, 0, len(found))
+	for _, d := range found {
+		out = append(out, Difference(d))
+	}
+	return out, nil
 }

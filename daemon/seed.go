@@ -160,14 +160,15 @@ func moveExample(ctx context.Context, store *models.Store, s *seed, baseURL stri
 	return nil
 }
 
-// seedNode registers the switch of this start as the node "dev", replacing the address of an earlier start.
-func seedNode(ctx context.Context, store *models.Store, node *models.Node) error {
+// seedNode registers the switch of this start as the node "dev", replacing the address of an earlier start, and
+// the CDR token where one is given.
+func seedNode(ctx context.Context, store *models.Store, node *models.Node, token string) error {
 	known, err := store.NodeByName(ctx, node.Name)
 	if errors.Is(err, models.ErrNotFound) {
 		if err := store.CreateNode(ctx, node); err != nil {
 			return fmt.Errorf("add the dev node: %w", err)
 		}
-		return nil
+		return setToken(ctx, store, node.ID, token)
 	}
 	if err != nil {
 		return fmt.Errorf("read the dev node: %w", err)
@@ -175,6 +176,16 @@ func seedNode(ctx context.Context, store *models.Store, node *models.Node) error
 	known.ESLAddr, known.Password, known.ConfDir, known.IsActive = node.ESLAddr, node.Password, node.ConfDir, true
 	if err := store.UpdateNode(ctx, known); err != nil {
 		return fmt.Errorf("move the dev node: %w", err)
+	}
+	return setToken(ctx, store, known.ID, token)
+}
+
+func setToken(ctx context.Context, store *models.Store, nodeID, token string) error {
+	if token == "" {
+		return nil
+	}
+	if err := store.SetCDRToken(ctx, nodeID, token); err != nil {
+		return fmt.Errorf("let the dev node report: %w", err)
 	}
 	return nil
 }

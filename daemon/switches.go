@@ -30,7 +30,7 @@ func SimSwitch(ctx context.Context, opts SimSwitchOptions) error {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(opts.Log, nil))
-	sim, err := startSimSwitch(opts.ESLAddr, password, opts.ConfDir, logger)
+	sim, err := startSimSwitch(opts.ESLAddr, password, opts.ConfDir, cdrsFromEnvironment(), logger)
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,24 @@ func SimSwitch(ctx context.Context, opts SimSwitchOptions) error {
 	return sim.Close()
 }
 
-func startSimSwitch(addr, password, confDir string, logger *slog.Logger) (*simswitch.Switch, error) {
+// cdrsFromEnvironment reads where CDRs go from the variables that freeswitch-conf reads.
+func cdrsFromEnvironment() *simswitch.CDRs {
+	cdrs := &simswitch.CDRs{Credentials: os.Getenv("TANDEM_CDR_CREDENTIALS")}
+	for _, name := range []string{"TANDEM_CDR_URL", "TANDEM_CDR_URL_2", "TANDEM_CDR_URL_3"} {
+		if address := os.Getenv(name); address != "" {
+			cdrs.URLs = append(cdrs.URLs, address)
+		}
+	}
+	return cdrs
+}
+
+func startSimSwitch(addr, password, confDir string, cdrs *simswitch.CDRs, logger *slog.Logger) (*simswitch.Switch, error) {
 	if err := os.MkdirAll(confDir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the simulated switch's folder: %w", err)
 	}
 	// What freeswitch-conf sets on a real node: see checkWalls.
 	variables := map[string]string{"app_disable_expand_variables": "true"}
-	sim, err := simswitch.New(simswitch.Config{Addr: addr, Password: password, ConfDir: confDir, Logger: logger, Variables: variables})
+	sim, err := simswitch.New(simswitch.Config{Addr: addr, Password: password, ConfDir: confDir, Logger: logger, Variables: variables, CDRs: cdrs})
 	if err != nil {
 		return nil, fmt.Errorf("simulated switch: %w", err)
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -151,6 +153,21 @@ func newLedger(opts *options) *cobra.Command {
 				}
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), "the ledger holds")
 				return err
+			})
+		},
+	}, &cobra.Command{
+		Use: "differences", Short: "List calls that were billed other seconds than their switch recorded; nothing is changed", Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return opts.withOperator(cmd, func(o *daemon.Operator) error {
+				found, err := o.Differences(cmd.Context())
+				if err != nil {
+					return err
+				}
+				rows := make([][]string, 0, len(found))
+				for _, d := range found {
+					rows = append(rows, []string{d.CallID, strconv.Itoa(d.BilledSeconds), strconv.Itoa(d.CDRSeconds), d.NodeID, d.ChannelID, d.FoundAt.Format(time.RFC3339)})
+				}
+				return opts.print(cmd.OutOrStdout(), found, []string{"CALL", "BILLED S", "SWITCH S", "NODE", "CHANNEL", "FOUND"}, rows)
 			})
 		},
 	})

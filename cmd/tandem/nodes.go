@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -11,32 +12,62 @@ import (
 
 func newNodes(opts *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "nodes", Short: "FreeSWITCH nodes that the controllers drive"}
-	cmd.AddCommand(newNodesAdd(opts), newNodesList(opts), newNodesRemove(opts))
+	cmd.AddCommand(newNodesAdd(opts), newNodesList(opts), newNodesRemove(opts), newNodesToken(opts))
 	return cmd
 }
 
 func newNodesAdd(opts *options) *cobra.Command {
 	var flags switchFlags
+	var tokenFile string
 	cmd := &cobra.Command{
 		Use:   "add NAME --esl-addr HOST:PORT --esl-password-file FILE --conf-dir DIR",
 		Short: "Add a node; running controllers take it within seconds",
-		Args:  args(cobra.ExactArgs(1)),
+		Long: "add registers a node and prints its CDR token, once: the node's TANDEM_CDR_CREDENTIALS are NAME:TOKEN.\n" +
+			"With --cdr-token-file the token is yours.",
+		Args: args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if flags.addr == "" {
 				return usageError{errors.New("--esl-addr, --esl-password-file and --conf-dir are required")}
 			}
 			return opts.withOperator(cmd, func(o *daemon.Operator) error {
-				node, err := o.AddNode(cmd.Context(), names[0], flags.addr, flags.passwordFile, flags.confDir)
+				node, err := o.AddNode(cmd.Context(), names[0], flags.addr, flags.passwordFile, flags.confDir, tokenFile)
 				if err != nil {
 					return err
 				}
-				return opts.print(cmd.OutOrStdout(), node, nodeHeader, [][]string{nodeRow(node)})
+				return opts.print(cmd.OutOrStdout(), node, append(nodeHeader, tokenHeader), [][]string{append(nodeRow(node), shownToken(node))})
 			})
 		},
 	}
 	flags.register(cmd)
+	cmd.Flags().StringVar(&tokenFile, "cdr-token-file", "", "file that holds the token by which the node reports its CDRs; made where not given")
 	return cmd
 }
+
+// newNodesToken makes the command that replaces a node's CDR token.
+func newNodesToken(opts *options) *cobra.Command {
+	var tokenFile string
+	cmd := &cobra.Command{
+		Use:   "cdr-token NAME",
+		Short: "Give a node another CDR token; the one before is worth nothing from then on",
+		Args:  args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return opts.withOperator(cmd, func(o *daemon.Operator) error {
+				node, err := o.RenewCDRToken(cmd.Context(), names[0], tokenFile)
+				if err != nil {
+					return err
+				}
+				return opts.print(cmd.OutOrStdout(), node, append(nodeHeader, tokenHeader), [][]string{append(nodeRow(node), shownToken(node))})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&tokenFile, "cdr-token-file", "", "file that holds the token; made where not given")
+	return cmd
+}
+
+const tokenHeader = "CDR TOKEN (SHOWN ONCE)"
+
+// shownToken is a token as the table shows it.
+func shownToken(n daemon.Node) string { return cmp.Or(n.CDRToken, "of the file") }
 
 var nodeHeader = []string{"ID", "NAME", "ESL", "HELD BY", "CONF-DIR"}
 

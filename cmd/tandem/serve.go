@@ -67,7 +67,9 @@ func newSimSwitch(opts *options) *cobra.Command {
 		Short: "Run the simulated FreeSWITCH alone, speaking the Event Socket on a TCP port",
 		Long: "simswitch imitates a FreeSWITCH node: it reads the gateways and the dialplan that Tandem writes below\n" +
 			"the configuration folder, and calls to numbers that end in 486, 404, 603, 503, 180, 183, 700 or 701 end\n" +
-			"in the way docs/simulated-switch.md lists. No phone rings.",
+			"in the way docs/simulated-switch.md lists. No phone rings.\n\n" +
+			"Like freeswitch-conf, it posts a CDR of each channel to TANDEM_CDR_URL (TANDEM_CDR_URL_2, TANDEM_CDR_URL_3) as\n" +
+			"TANDEM_CDR_CREDENTIALS (NAME:TOKEN), and writes what nobody takes below tandem/cdr of the configuration folder.",
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if flags.addr == "" {
