@@ -14,8 +14,11 @@ import (
 )
 
 const (
-	// checkTimeout bounds the asking whether a node is still ours.
+	// checkTimeout bounds the asking whether a node is still ours, renewTimeout that of the database.
 	checkTimeout = 2 * time.Second
+	renewTimeout = time.Second
+	// awayFor is how long no command waits for a database that did not answer: the keeper goes on asking it.
+	awayFor = 2 * time.Second
 	// switchWord is how long the word of the switch counts that it is ours, while the database cannot be asked. handOverGrace is how
 	// long a controller waits after it has written its token, before it commands: longer than any word counts.
 	switchWord    = 100 * time.Millisecond
@@ -45,6 +48,8 @@ type hold struct {
 	lost  atomic.Bool
 	// due says that the node has come or gone since the lease was renewed: the others are to know.
 	due atomic.Bool
+	// away is until when the database is not asked again before a command, nanoseconds after began.
+	away atomic.Int64
 	// above is the token in the switch, where that was greater than ours.
 	above atomic.Int64
 
@@ -54,6 +59,9 @@ type hold struct {
 }
 
 var _ esl.Fence = (*hold)(nil)
+
+// errAway: the database did not answer a moment ago.
+var errAway = errors.New("the database was away a moment ago")
 
 // newHold is a lease that was asked for at a moment and lasts from there.
 func newHold(asked time.Time, lease time.Duration) *hold {
@@ -106,7 +114,10 @@ func (h *hold) ask(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	away := h.renew(ctx)
+	away := errAway
+	if int64(time.Since(h.began)) >= h.away.Load() {
+		away = h.renew(ctx)
+	}
 	if away == nil || errors.Is(away, esl.ErrFenced) {
 		return away
 	}
@@ -126,13 +137,17 @@ func (h *hold) ask(ctx context.Context) error {
 func (h *hold) renew(ctx context.Context) error {
 	// It counts from before the statement was sent: by our clock it is never longer than by the database's.
 	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
 	err := h.store.RenewNode(ctx, h.node, h.owner, h.token, h.lease, h.safe.Load())
 	if errors.Is(err, models.ErrStale) {
 		return h.lose("another controller has its lease")
 	}
 	if err != nil {
+		h.away.Store(int64(time.Since(h.began) + awayFor))
 		return fmt.Errorf("renew node %s: %w", h.name, err)
 	}
+	h.away.Store(0)
 	h.extend(asked.Add(h.length()))
 	return nil
 }

@@ -215,9 +215,7 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error
 	if held != nil && !held.lost.Load() {
 		held.next = time.Now().Add(k.lease / 3)
 		held.due.Store(false)
-		renewing, cancel := context.WithTimeout(ctx, checkTimeout)
-		defer cancel()
-		if err := held.renew(renewing); !errors.Is(err, esl.ErrFenced) {
+		if err := held.renew(ctx); !errors.Is(err, esl.ErrFenced) {
 			return err
 		}
 	}

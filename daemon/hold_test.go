@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/billing"
+	"tandem/calls"
+	"tandem/dialplan"
+	"tandem/esl"
+	"tandem/models"
+	"tandem/models/modelstest"
+)
+
+// ups is a handler that tells when a connection is up.
+type ups chan struct{}
+
+func (u ups) HandleUp(esl.Snapshot) { u <- struct{}{} }
+func (ups) HandleEvent(*esl.Event)  {}
+func (ups) HandleDown(error)        {}
+func simulated(t *testing.T) (addr string) {
+	t.Helper()
+	sim, err := startSimSwitch("127.0.0.1:0", "secret", t.TempDir(), slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sim.Close()) })
+	return sim.Addr()
+}
+
+// connect connects to a switch behind a fence, and waits until it is up.
+func connect(t *testing.T, addr string, fence esl.Fence) *esl.Node {
+	t.Helper()
+	up := make(ups, 10)
+	conn, err := esl.NewNode(esl.Config{Addr: addr, Password: "secret", Handler: up, Fence: fence})
+	require.NoError(t, err)
+	require.NoError(t, conn.Start(t.Context()))
+	t.Cleanup(conn.Stop)
+	<-up
+	return conn
+}
+
+// held is a lease of a node of a simulated switch, and how often it was told that the lease is lost.
+func held(t *testing.T, store *models.Store, addr string) (h *hold, told *atomic.Int64) {
+	t.Helper()
+	node := modelstest.Node(t, store)
+	asked := time.Now()
+	token, ok, err := store.AcquireNode(t.Context(), node.ID, "first", time.Minute, 0)
+	require.NoError(t, err)
+	require.True(t, ok)
+	h, told = newHold(asked, time.Minute), &atomic.Int64{}
+	h.store, h.node, h.name, h.owner, h.token, h.logger = store, node.ID, node.Name, "first", token, slog.New(slog.DiscardHandler)
+	h.safe, h.tell = &atomic.Bool{}, func() { told.Add(1) }
+	h.conn = connect(t, addr, h)
+	require.NoError(t, h.claim(t.Context()))
+	return h, told
+}
+
+// runOut ends the lease by our clock, as a pause does.
+func (h *hold) runOut() { h.extend(time.Now()) }
+
+const noChannel = "2f4d0e8c-0000-4000-8000-000000000001"
+
+func TestHoldThatRanOutIsRenewed(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		h, told := held(t, store, simulated(t))
+		require.True(t, h.Held())
+		h.runOut()
+		require.False(t, h.Held())
+		_, err := h.conn.Exists(t.Context(), noChannel)
+		require.NoError(t, err, "nobody has taken it: the lease is ours again")
+		require.True(t, h.Held())
+		require.Zero(t, told.Load())
+	})
+}
+
+func TestHoldThatAnotherTook(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		h, told := held(t, store, simulated(t))
+		require.NoError(t, store.ReleaseNode(t.Context(), h.node, "first", h.token))
+		_, ok, err := store.AcquireNode(t.Context(), h.node, "second", time.Minute, 0)
+		require.NoError(t, err)
+		require.True(t, ok)
+		h.runOut()
+		for range 3 {
+			_, err = h.conn.Exists(t.Context(), noChannel)
+			require.ErrorIs(t, err, esl.ErrFenced)
+		}
+		require.EqualValues(t, 1, told.Load())
+	})
+}
+
+// While the database is away, the switch says whose the node is: nobody takes it without writing into it.
+func TestHoldOutlastsTheDatabase(t *testing.T) {
+	t.Parallel()
+	database := modelstest.StartSeparate(t)
+	store, err := models.Open(t.Context(), models.Config{URL: database.URL(), Key: modelstest.Key})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	require.NoError(t, store.Migrate(t.Context()))
+	addr := simulated(t)
+	h, told := held(t, store, addr)
+	database.Kill()
+	for range 3 {
+		h.runOut()
+		_, err = h.conn.Exists(t.Context(), noChannel)
+		require.NoError(t, err)
+		require.True(t, h.Held())
+	}
+	// Another controller, whom the database gave the node, writes its token.
+	second := connect(t, addr, nil)
+	require.NoError(t, second.TakeControl(t.Context(), h.token+1))
+	h.runOut()
+	_, err = h.conn.Exists(t.Context(), noChannel)
+	require.ErrorIs(t, err, esl.ErrFenced)
+	require.EqualValues(t, 1, told.Load())
+	// Neither the one nor the other can be asked.
+	h.lost.Store(false)
+	h.conn.Stop()
+	err = h.Check(t.Context())
+	require.Error(t, err)
+	require.NotErrorIs(t, err, esl.ErrFenced, "not known is not lost")
+	require.False(t, h.Held())
+}
+
+// A switch whose token is greater than the database's, which was restored from a copy perhaps, is taken with a token above it.
+func TestKeeperTakesANodeWhoseTokenTheDatabaseHasForgotten(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		ctx := t.Context()
+		addr := simulated(t)
+		before := connect(t, addr, nil)
+		require.NoError(t, before.TakeControl(ctx, 50))
+		node := &models.Node{Name: "one", ESLAddr: addr, Password: "secret", ConfDir: t.TempDir(), IsActive: true}
+		require.NoError(t, store.CreateNode(ctx, node))
+		logger := slog.New(slog.DiscardHandler)
+		syncer, err := dialplan.NewSyncer(dialplan.Config{Store: store, Logger: logger})
+		require.NoError(t, err)
+		syncer.Start(ctx)
+		t.Cleanup(syncer.Stop)
+		rater, err := billing.New(billing.Config{})
+		require.NoError(t, err)
+		manager, err := calls.NewManager(calls.Config{Store: store, Rater: rater, Client: http.DefaultClient, Logger: logger})
+		require.NoError(t, err)
+		require.NoError(t, manager.Start(ctx))
+		t.Cleanup(func() { require.NoError(t, manager.Stop(context.Background())) })
+		keeper := newNodeKeeper(store, manager, syncer, "keeper", 2*time.Second, logger)
+		keeper.start(ctx)
+		t.Cleanup(func() { _ = keeper.stop(context.Background()) })
+		require.Eventually(t, func() bool {
+			token, err := before.Controller(ctx)
+			require.NoError(t, err)
+			return token == 51
+		}, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool {
+			connected, err := store.ConnectedNodes(ctx)
+			require.NoError(t, err)
+			return len(connected) == 1
+		}, 10*time.Second, 5*time.Millisecond, "it is steered, and the others are told")
+		require.NoError(t, keeper.stop(ctx))
+		free, err := store.FreeNodes(ctx, "another")
+		require.NoError(t, err)
+		require.Equal(t, []string{node.ID}, free)
+	})
+}
