@@ -112,7 +112,10 @@ func (f fitting) real(t *testing.T, store *models.Store) *live {
 func connect(t testing.TB, s *scene, addr, password string, edit ...func(*Config)) *live {
 	t.Helper()
 	l := &live{scene: s, addr: addr, password: password}
-	l.succeed = func(t testing.TB) { l.connect(t, edit...) }
+	l.succeed = func(t testing.TB) {
+		t.Helper()
+		l.connect(t, edit...)
+	}
 	l.succeed(t)
 	return l
 }
