@@ -26,7 +26,7 @@ func (ups) HandleEvent(*esl.Event)  {}
 func (ups) HandleDown(error)        {}
 func simulated(t *testing.T) (addr string) {
 	t.Helper()
-	sim, err := startSimSwitch("127.0.0.1:0", "secret", t.TempDir(), slog.New(slog.DiscardHandler))
+	sim, err := startSimSwitch("127.0.0.1:0", "secret", t.TempDir(), nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sim.Close()) })
 	return sim.Addr()
