@@ -18,7 +18,6 @@ type Link struct {
 
 	mu     sync.Mutex
 	tap    func(conn int, sent []byte)
-	count  int
 	state  LinkState
 	change chan struct{} // closed at each change of state
 	conns  map[net.Conn]struct{}
@@ -48,11 +47,15 @@ func (l *Link) hear() int {
 	return len(l.heard) - 1
 }
 
-func (l *Link) hearing(heard, bytes int) {
+func (l *Link) hearing(heard int, sent []byte) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.heard[heard].Last = time.Now()
-	l.heard[heard].Bytes += int64(bytes)
+	l.heard[heard].Bytes += int64(len(sent))
+	tap := l.tap
+	l.mu.Unlock()
+	if tap != nil {
+		tap(heard, sent)
+	}
 }
 
 // LinkState is what a Link does with what it is given.
@@ -105,18 +108,6 @@ func (l *Link) Tap(tap func(conn int, sent []byte)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tap = tap
-}
-
-// tapped returns who listens to a new connection, for its number.
-func (l *Link) tapped() func(sent []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.count++
-	tap, conn := l.tap, l.count
-	if tap == nil {
-		return func([]byte) {}
-	}
-	return func(sent []byte) { tap(conn, sent) }
 }
 
 // Close closes every connection and waits until nothing of the link runs any more.
@@ -172,17 +163,17 @@ func (l *Link) carry(near net.Conn) {
 	}
 	defer l.forget(far)
 	var back sync.WaitGroup
-	back.Go(func() { l.pass(near, far, func(int) {}) })
-	l.pass(far, near, func(bytes int) { l.hearing(heard, bytes) })
+	back.Go(func() { l.pass(near, far, func([]byte) {}) })
+	l.pass(far, near, func(sent []byte) { l.hearing(heard, sent) })
 	back.Wait()
 }
 
-func (l *Link) pass(to, from net.Conn, hearing func(bytes int)) {
+func (l *Link) pass(to, from net.Conn, hearing func(sent []byte)) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			hearing(n)
+			hearing(buffer[:n])
 			if !l.passable() {
 				break
 			}
