@@ -224,6 +224,7 @@ func (p *pruning) events(ctx context.Context, tx *Store, ids []string) (gone Pru
 		err := tx.write(ctx).Raw(`DELETE FROM events WHERE id IN ? AND created_at < ?
 			AND NOT EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.event_id = events.id)
 			AND (call_id IS NULL OR EXISTS (SELECT 1 FROM calls c WHERE c.id = events.call_id AND c.ended_at < ?))
+			AND position < (SELECT MAX(position) FROM events)
 			RETURNING subject_id, application_id AS endpoint_id`, ids, old, old).Scan(&subjects).Error
 		if err != nil {
 			return gone, err

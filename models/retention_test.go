@@ -174,6 +174,7 @@ func TestPruneApart(t *testing.T) {
 		require.Equal(t, models.Pruned{Attempts: 3}, prune(t, s, models.Retention{Attempts: 9 * day, Deliveries: 11 * day, Events: 9 * day}),
 			"an event stays as long as its delivery")
 		require.Equal(t, models.Pruned{Deliveries: 3, Streams: 1}, prune(t, s, models.Retention{Deliveries: 9 * day, Events: 11 * day}))
+		appendEvent(t, s, modelstest.Call(t, s, app), "call.tested")
 		require.Equal(t, models.Pruned{Events: 3}, prune(t, s, models.Retention{Events: 9 * day}))
 		require.Equal(t, models.Pruned{Calls: 1}, prune(t, s, models.Retention{Calls: 9 * day}))
 		require.Equal(t, models.Pruned{CDRs: 1}, prune(t, s, models.Retention{CDRs: 9 * day}), "one that was not checked stays")
@@ -206,7 +207,13 @@ func TestPruneRests(t *testing.T) {
 		})
 		require.ErrorIs(t, err, enough)
 		require.Equal(t, models.Pruned{Events: 1000}, gone)
-		require.Equal(t, models.Pruned{Events: 600}, prune(t, s, models.Retention{Events: month}))
+		require.Equal(t, models.Pruned{Events: 599}, prune(t, s, models.Retention{Events: month}), "the newest of all stays: the next one is numbered behind it")
+		page, err := s.Journal(t.Context(), call.CustomerID, models.EventFilter{}, models.Page{})
+		require.NoError(t, err)
+		next := &models.Event{CustomerID: call.CustomerID, ApplicationID: call.ApplicationID, SubjectID: call.ApplicationID, Type: "webhook.test"}
+		require.NoError(t, s.AppendSubjectEvent(t.Context(), next, true, body))
+		events, _ := readOn(t, s, call.CustomerID, models.EventFilter{}, page.Next, 10)
+		require.Equal(t, []string{next.ID}, idsOf(events), "who read on before misses nothing")
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = s.Prune(canceled, keepAll, noRest)

@@ -2,13 +2,12 @@
 
 -- +goose Up
 -- The place of an event in the journal of all: readers that page by it miss nothing (journal.go says why). PostgreSQL numbers by
--- a sequence, which Store.Migrate makes; SQLite, which has none and one writer, by the row in locks.
+-- a sequence, which Store.Migrate makes; SQLite, which has none and one writer, by the highest position.
 ALTER TABLE events ADD COLUMN position BIGINT NOT NULL DEFAULT 0;
 WITH numbered AS (SELECT id, ROW_NUMBER() OVER (ORDER BY created_at, id) AS n FROM events)
     UPDATE events SET position = numbered.n FROM numbered WHERE numbered.id = events.id;
 CREATE UNIQUE INDEX events_position_key ON events (position);
 CREATE INDEX events_journal ON events (customer_id, position, created_at, type);
-INSERT INTO locks (name, taken) SELECT 'events.position', COALESCE(MAX(position), 0) FROM events;
 
 -- When a delivery was given up. A column of its own, so that an index finds the few dead ones without being written by the many
 -- that are delivered.
@@ -30,7 +29,7 @@ CREATE INDEX conferences_ended ON conferences (ended_at) WHERE ended_at IS NOT N
 INSERT INTO locks (name, taken) VALUES ('retention', 0);
 
 -- +goose Down
-DELETE FROM locks WHERE name IN ('retention', 'events.position');
+DELETE FROM locks WHERE name = 'retention';
 DROP INDEX conferences_ended;
 DROP INDEX conference_members_conference;
 DROP INDEX conference_members_call;
