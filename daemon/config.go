@@ -55,6 +55,10 @@ type Config struct {
 	StreamHosts []string
 	// MediaCache bounds what is kept of fetched sound files, in bytes.
 	MediaCache int64
+	// Limits are what makes a controller refuse new calls.
+	Limits calls.Limits
+	// AcceptTimeout is how long a node takes calls without word from its controller.
+	AcceptTimeout time.Duration
 	// NodeLease is how long a node stays with a controller that has stopped renewing.
 	NodeLease time.Duration
 	// Retention is how long events, deliveries, attempts, what calls leave and CDRs are kept.
@@ -102,6 +106,12 @@ var settings = []setting{
 	{"retention_attempts", "168h", "How long the attempts of deliveries are kept, with the first KiB of each answer."},
 	{"retention_calls", "2160h", "How long after their end calls keep their legs, their stays in queues and conferences and their place in their actions. Calls themselves, recordings and the ledger are always kept."},
 	{"retention_cdrs", "2160h", "How long the CDRs of the nodes are kept that were held against what was billed."},
+	{"accept_timeout", "10s", "How long a node goes on taking calls after its controller has fallen silent; then its dialplan answers 503."},
+	{"max_calls", "20000", "Calls that one controller holds; further ones are refused: 503 to the API, 503 in the dialplan."},
+	{"max_setup", "4s", "How long the oldest new call may wait to be routed and stored before further ones are refused."},
+	{"max_backlog", "20000", "Events of the switches that may wait before new calls are refused."},
+	{"max_deferred", "16384", "Changes of calls that wait in memory while the database is away; a call whose change finds no room waits itself."},
+	{"max_memory", "0", "Bytes of memory in use from which new calls are refused; 0: half of what the container or the machine has."},
 	{"shutdown_timeout", "15s", "Bound of an orderly stop, in which calls are left to the next controller."},
 	{"log_level", "info", "`debug`, `info`, `warn` or `error`."},
 	{"log_format", "text", "`text` or `json`."},
@@ -154,6 +164,14 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 			Attempts:   r.retention("retention_attempts"),
 			Calls:      r.retention("retention_calls"),
 			CDRs:       r.retention("retention_cdrs"),
+		},
+		AcceptTimeout: r.duration("accept_timeout", 3*time.Second, 10*time.Minute),
+		Limits: calls.Limits{
+			Calls:    r.integer("max_calls", 1, 1_000_000),
+			Setup:    r.duration("max_setup", 100*time.Millisecond, time.Minute),
+			Backlog:  r.integer("max_backlog", 1, 1_000_000),
+			Deferred: r.integer("max_deferred", 1, 1_000_000),
+			Memory:   int64(r.integer("max_memory", 0, 1<<44)),
 		},
 		ShutdownTimeout: r.duration("shutdown_timeout", time.Second, 10*time.Minute),
 		LogLevel:        r.oneOf("log_level", "debug", "info", "warn", "error"),

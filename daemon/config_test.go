@@ -54,6 +54,7 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 		"voice_engine": "other", "voice": "rms", "node_lease": "6s", "shutdown_timeout": "1m", "log_level": "debug", "log_format": "json",
 		"tts_url": "https://voices.example/speak", "tts_token": "t0ken", "speech_engine": "vosk", "speech_module": "mod_vosk",
 		"stream_hosts": "listen.example, EARS.example", "media_cache": "1048576",
+		"accept_timeout": "7s", "max_calls": "11", "max_setup": "3s", "max_backlog": "12", "max_deferred": "13", "max_memory": "14",
 		"retention_events": "24h", "retention_deliveries": "25h", "retention_attempts": "26h", "retention_calls": "0", "retention_cdrs": "87600h",
 	}
 	for _, s := range settings {
@@ -82,6 +83,8 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, int64(1<<20), cfg.MediaCache)
 	require.Equal(t, models.Retention{Events: 24 * time.Hour, Deliveries: 25 * time.Hour, Attempts: 26 * time.Hour, CDRs: 87600 * time.Hour}, cfg.Retention)
 	require.Equal(t, 6*time.Second, cfg.NodeLease)
+	require.Equal(t, 7*time.Second, cfg.AcceptTimeout)
+	require.Equal(t, calls.Limits{Calls: 11, Setup: 3 * time.Second, Backlog: 12, Deferred: 13, Memory: 14}, cfg.Limits)
 	require.Equal(t, time.Minute, cfg.ShutdownTimeout)
 	require.Equal(t, "debug", cfg.LogLevel)
 	require.Equal(t, "json", cfg.LogFormat)

@@ -93,16 +93,20 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	syncer.Start(ctx)
 	c.parts.add("dialplan", func(context.Context) error { syncer.Stop(); return nil })
 
+	limits := c.cfg.Limits
+	limits.Memory = memoryLimit(limits.Memory)
 	manager, err := calls.NewManager(calls.Config{
 		Store: c.store, Rater: rater, Client: client, Logger: c.logger.With("part", "calls"),
 		Providers: c.cfg.Providers, SIPProfile: c.cfg.SIPProfile,
 		VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice, Synthesis: c.cfg.Synthesis, Recognizer: c.cfg.Recognizer,
-		StreamHosts: c.cfg.StreamHosts, MediaCache: mediaCache(c.cfg.MediaCache), HangUpAtStop: c.cfg.hangUpAtStop,
+		StreamHosts: c.cfg.StreamHosts, MediaCache: mediaCache(c.cfg.MediaCache), HangUpAtStop: c.cfg.hangUpAtStop, Limits: limits,
 	})
 	if err != nil {
 		return fmt.Errorf("calls: %w", err)
 	}
 	c.nodes = newNodeKeeper(c.store, manager, syncer, owner, c.cfg.NodeLease, c.logger.With("part", "nodes"))
+	against := func() error { return errors.Join(manager.Accepting(), c.store.Away()) }
+	c.nodes.against, c.nodes.acceptFor = against, c.cfg.AcceptTimeout
 
 	keeper := startHousekeeper(ctx, c.store, c.cfg.Retention, c.logger.With("part", "housekeeping"))
 	c.parts.add("housekeeping", keeper.stop)
@@ -143,6 +147,9 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		defer cancel()
 		return manager.Stop(ctx)
 	})
+	entrances := &gate{nodes: c.nodes.all, against: against, logger: c.logger.With("part", "gate")}
+	entrances.start(ctx)
+	c.parts.add("gate", entrances.stop)
 	return nil
 }
 

@@ -31,6 +31,9 @@ type nodeKeeper struct {
 	owner   string
 	lease   time.Duration
 	logger  *slog.Logger
+	// against says why no calls are taken, nil when they are; acceptFor is how long a node takes them without word from us.
+	against   func() error
+	acceptFor time.Duration
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -47,13 +50,15 @@ type nodeKeeper struct {
 // heldNode is a node whose lease is ours.
 type heldNode struct {
 	*hold
-	row  models.Node
-	next time.Time // when the lease is renewed
+	row      models.Node
+	next     time.Time // when the lease is renewed
+	entrance *entrance
 }
 
 func newNodeKeeper(store *models.Store, manager *calls.Manager, syncer *dialplan.Syncer, owner string, lease time.Duration, logger *slog.Logger) *nodeKeeper {
 	return &nodeKeeper{
 		store: store, manager: manager, syncer: syncer, owner: owner, lease: lease, logger: logger,
+		against: func() error { return nil }, acceptFor: defaultAccept,
 		done: make(chan struct{}), looked: make(chan struct{}), wake: make(chan struct{}, 1), held: map[string]*heldNode{}, floors: map[string]int64{},
 	}
 }
@@ -271,6 +276,8 @@ func (k *nodeKeeper) steer(ctx context.Context, held *heldNode) error {
 		return err
 	}
 	held.conn, held.safe, steering.conn = conn, &steering.safe, conn
+	held.entrance = &entrance{conn: conn, lasting: k.acceptFor}
+	steering.entrance, steering.against = held.entrance, k.against
 	steering.calls = k.manager.AddNode(held.row, conn)
 	k.syncer.AddNode(held.row, conn)
 	if err := conn.Start(ctx); err != nil {

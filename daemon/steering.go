@@ -20,6 +20,9 @@ type steering struct {
 	syncer     *dialplan.Syncer
 	store      *models.Store
 	logger     *slog.Logger
+	// entrance lets calls in, unless there is something against it.
+	entrance *entrance
+	against  func() error
 
 	// safe is set while the node is up and has both walls.
 	safe atomic.Bool
@@ -42,6 +45,10 @@ func (s *steering) HandleUp(snapshot esl.Snapshot) {
 	s.safe.Store(true)
 	s.logger.Info("node is up", "node", s.name, "core_uuid", snapshot.CoreUUID, "channels", len(snapshot.Channels))
 	s.calls.HandleUp(snapshot)
+	s.entrance.reset()
+	if _, err := s.entrance.keep(ctx, s.against()); err != nil {
+		s.logger.Warn("node not told whether it takes calls", "node", s.name, "error", err)
+	}
 	s.syncer.HandleUp(s.node)
 	// Only now: a controller that dies before is told once more that the switch was restarted.
 	if err := s.store.SetNodeCore(ctx, s.node, snapshot.CoreUUID); err != nil {

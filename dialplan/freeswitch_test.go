@@ -87,6 +87,8 @@ func connectLive(t *testing.T, store *fakeStore, addr, password, confDir string)
 	require.NoError(t, l.control.Start(t.Context()))
 	t.Cleanup(l.control.Stop)
 	receive(t, l.up)
+	_, err = l.control.AcceptCalls(within(t), time.Hour, "")
+	require.NoError(t, err)
 	l.syncer.AddNode(models.Node{ID: "node_1", ConfDir: confDir}, l.control)
 	l.sync(t)
 	return l
@@ -240,7 +242,7 @@ func TestFreeSWITCHLetsInOnlyWhoIsInvited(t *testing.T) {
 	l.parked(t, ofA, "+15550001567")
 	require.Empty(t, l.parks)
 	want := map[Refusal]uint64{
-		RefusedSuspended: 1, RefusedUnknown: 5, RefusedUninvited: uint64(len(strangers)) + 2,
+		RefusedSuspended: 1, RefusedUnsteered: 0, RefusedUnknown: 5, RefusedUninvited: uint64(len(strangers)) + 2,
 	}
 	for !isEqual(want, l.syncer.Refused()) {
 		receive(t, l.ended)

@@ -17,11 +17,12 @@ import (
 type world struct {
 	users    map[netip.Prefix]*element
 	contexts map[string]*element
+	taken    string // the switch's tandem_accept
 }
 
 func newWorld(t *testing.T, files Files) world {
 	t.Helper()
-	w := world{users: map[netip.Prefix]*element{}, contexts: map[string]*element{}}
+	w := world{users: map[netip.Prefix]*element{}, contexts: map[string]*element{}, taken: "true"}
 	for path, content := range files {
 		root, p, err := load(content)
 		require.NoError(t, err, path)
@@ -78,7 +79,11 @@ func (w world) hunt(t *testing.T, context, destination, token string) (applicati
 		var groups []string
 		matched := true
 		for i, condition := range extension.Children {
-			value := map[string]string{"destination_number": destination, "${acl_token}": token}[condition.Attrs["field"]]
+			field := condition.Attrs["field"]
+			value, known := map[string]string{
+				"": "", "destination_number": destination, "${acl_token}": token, "${tandem_accept}": w.taken, "${tandem_accept}.${acl_token}": w.taken + "." + token,
+			}[field]
+			require.True(t, known, field)
 			groups = regexp.MustCompile(condition.Attrs["expression"]).FindStringSubmatch(value)
 			if condition.Attrs["field"] != "" && groups == nil {
 				matched = false
@@ -115,7 +120,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	const (
 		ofA, ofB, ofBAny, ofZAny, provider, provider6, stranger = "203.0.113.7", "203.0.113.40", "2001:db8:1::9", "198.51.1.1", "198.51.100.200", "2001:db8:ffff::1", "203.0.113.99"
 	)
-	for _, c := range []struct{ from, number, application, data, at string }{
+	cases := []struct{ from, number, application, data, at string }{
 		{ofA, "+15550001567", "park", "", "+15550001567"},
 		{ofA, "15550001567", "park", "", "+15550001567"},
 		{ofA, "0015550001567", "park", "", "+15550001567"},
@@ -154,9 +159,26 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{stranger, "+15550001567", "respond", refuseUninvited, "+15550001567"},
 		{stranger, "+15550004111", "respond", refuseUninvited, "+15550004111"},
 		{"2001:db8:2::1", "alice", "respond", refuseUninvited, "alice"},
-	} {
+	}
+	for _, c := range cases {
 		application, data, at := w.call(t, c.from, c.number)
 		require.Equal(t, []string{c.application, c.data, c.at}, []string{application, data, at}, "%s calls %s", c.from, c.number)
+	}
+	// While nobody takes calls, nothing is parked; what needs no controller is as always. Whether a number exists cannot be said
+	// then: an application of the trunk's might know it.
+	for _, w.taken = range []string{"", "false"} {
+		for _, c := range cases {
+			application, data, _ := w.call(t, c.from, c.number)
+			switch {
+			case c.application == "park":
+				require.Equal(t, []string{"respond", refuseUnsteered}, []string{application, data}, "%s calls %s", c.from, c.number)
+			case c.data == refuseUnknown:
+				require.Equal(t, "respond", application)
+				require.Contains(t, []string{refuseUnknown, refuseUnsteered}, data, "%s calls %s", c.from, c.number)
+			default:
+				require.Equal(t, []string{c.application, c.data}, []string{application, data}, "%s calls %s", c.from, c.number)
+			}
+		}
 	}
 	require.Equal(t, "provider.2.did@tandem", w.token(provider), "a provider wins over a trunk around it")
 }
@@ -175,7 +197,7 @@ func TestNoContextHoldsEveryone(t *testing.T) {
 	require.Len(t, w.users, 5000)
 	require.Len(t, w.contexts, 1000+2)
 	for name, context := range w.contexts {
-		require.LessOrEqual(t, len(context.Children), 5+2, name)
+		require.LessOrEqual(t, len(context.Children), 5+3, name)
 	}
 	root, _, err := load(rendering.Files[sourcePath])
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tandem/esl"
 	"tandem/models"
 )
 
@@ -27,6 +28,7 @@ const (
 	refuseUninvited = "403 Source Not Invited"
 	refuseUnknown   = "404 Number Not Served"
 	refuseSuspended = "480 Number Suspended"
+	refuseUnsteered = "503 Not Taking Calls"
 )
 
 // Conditions on the token. No parentheses: they would make FreeSWITCH keep the match as a channel variable. No backslashes
@@ -35,6 +37,19 @@ const (
 	invitedToken = "@" + domain + "$"
 	anyToken     = "[.]any@" + domain + "$"
 )
+
+// Calls are parked only while a controller takes them: it keeps the switch's global variable esl.AcceptVariable at true, and the
+// switch itself takes that back when the controller has not said so for a while. A channel that has no such variable of its own,
+// and none has, shows the global one (switch_channel.c, switch_channel_get_variable_dup).
+const (
+	taken      = "${" + esl.AcceptVariable + "}"
+	takenToken = taken + ".${acl_token}"
+	ifTaken    = "^true[.]"
+	notTaken   = "^$|^false$"
+)
+
+// parkApplication leaves a call to the controller.
+const parkApplication = "park"
 
 // defaultRejectCode is the answer of a reject route without a code of its own.
 const defaultRejectCode = 603
@@ -46,7 +61,7 @@ func route(did *models.DID, profile string) (application, data string, err error
 	}
 	switch did.RouteMode {
 	case models.RouteWebhook:
-		return "park", "", nil
+		return parkApplication, "", nil
 	case models.RouteSIP:
 		uri, err := NormalizeSIPURI(did.SIPURI)
 		if err != nil {
@@ -116,10 +131,14 @@ func renderShard(shard string, extensions []extension) []byte {
 
 // extension writes one DID. It spares the formatting, since there may be a million.
 func (d *document) extension(e *extension) {
+	field, begins := "${acl_token}", "^"
+	if e.application == parkApplication {
+		field, begins = takenToken, ifTaken
+	}
 	for _, part := range [...]string{
 		`  <extension name="`, e.name, "\">\n",
 		`    <condition field="destination_number" expression="^[+]`, e.number[1:], "$\"/>\n",
-		`    <condition field="${acl_token}" expression="^`, e.customer, "[.]|^" + providerName + "[.]\">\n",
+		`    <condition field="`, field, `" expression="`, begins, e.customer, "[.]|", begins, providerName + "[.]\">\n",
 		`      <action application="`, e.application,
 	} {
 		d.WriteString(part)
@@ -131,11 +150,17 @@ func (d *document) extension(e *extension) {
 	d.WriteString("\"/>\n    </condition>\n  </extension>\n")
 }
 
-// rest ends a context that a source has been transferred to: a trunk's own application, or nobody.
+// rest ends a context that a source has been transferred to: a trunk's own application, or nobody. What is not parked because nobody
+// takes it gets there, too.
 func (d *document) rest() {
 	d.line(`  <extension name="trunk">`)
-	d.line(`    <condition field="${acl_token}" expression="%s">`, anyToken)
-	d.action("      ", "park", "")
+	d.line(`    <condition field="%s" expression="%s.*%s">`, takenToken, ifTaken, anyToken)
+	d.action("      ", parkApplication, "")
+	d.line("    </condition>")
+	d.line("  </extension>")
+	d.line(`  <extension name="not_taking_calls">`)
+	d.line(`    <condition field="%s" expression="%s">`, taken, notTaken)
+	d.action("      ", "respond", refuseUnsteered)
 	d.line("    </condition>")
 	d.line("  </extension>")
 	d.refuse("unknown_number", refuseUnknown)

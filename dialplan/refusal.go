@@ -16,12 +16,14 @@ const (
 	RefusedUninvited Refusal = "uninvited"        // from an address that belongs to nobody we know
 	RefusedUnknown   Refusal = "unknown_number"   // to a number that is not the caller's to call, or nobody's
 	RefusedSuspended Refusal = "suspended_number" // to a number that is suspended
+	RefusedUnsteered Refusal = "not_taking_calls" // while no controller took calls
 )
 
 var refusals = map[string]Refusal{
 	refuseUninvited: RefusedUninvited,
 	refuseUnknown:   RefusedUnknown,
 	refuseSuspended: RefusedSuspended,
+	refuseUnsteered: RefusedUnsteered,
 }
 
 // Scanners call a thousand times; the log tells of a few and how many more there were.

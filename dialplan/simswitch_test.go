@@ -57,5 +57,5 @@ func TestSimulatedSwitchReadsTheSameFiles(t *testing.T) {
 		require.Equal(t, c.application, e.Variable("current_application_data"))
 	}
 	require.Empty(t, l.parks)
-	require.Equal(t, map[Refusal]uint64{RefusedUninvited: 1, RefusedUnknown: 2, RefusedSuspended: 1}, l.syncer.Refused())
+	require.Equal(t, map[Refusal]uint64{RefusedUninvited: 1, RefusedUnknown: 2, RefusedSuspended: 1, RefusedUnsteered: 0}, l.syncer.Refused())
 }

@@ -249,7 +249,7 @@ func TestRefusedCallsAreCountedAndLogged(t *testing.T) {
 		outbound := refusal("respond", refuseUninvited)
 		outbound["Caller-Direction"] = "outbound"
 		s.handle("node_1", outbound)
-		require.Equal(t, map[Refusal]uint64{RefusedUninvited: 1000, RefusedUnknown: 1, RefusedSuspended: 1}, s.Refused())
+		require.Equal(t, map[Refusal]uint64{RefusedUninvited: 1000, RefusedUnknown: 1, RefusedSuspended: 1, RefusedUnsteered: 0}, s.Refused())
 		require.Equal(t, loggedAtOnce, strings.Count(log.String(), "\n"))
 		<-time.After(time.Minute)
 		s.handle("node_1", refusal("respond", refuseUnknown))

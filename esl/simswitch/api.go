@@ -37,6 +37,7 @@ func init() {
 		"uuid_send_dtmf":    (*Switch).uuidSendDTMF,
 		"uuid_setvar":       (*Switch).uuidSetvar,
 		"uuid_setvar_multi": (*Switch).uuidSetvarMulti,
+		"sched_api":         (*Switch).schedAPI,
 		"sched_hangup":      (*Switch).apiSchedHangup,
 		"sched_del":         (*Switch).schedDel,
 		"sim_call":          (*Switch).simCall,

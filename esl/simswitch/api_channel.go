@@ -232,6 +232,19 @@ func (s *Switch) apiSchedHangup(arg string) string {
 	return "+OK\n"
 }
 
+// schedAPI is sched_api_function (mod_commands.c): `[+]<time> <group_name> <command_string>`, once. Its `@<time>`, which repeats, is
+// not simulated.
+func (s *Switch) schedAPI(arg string) string {
+	when, rest, _ := strings.Cut(arg, " ")
+	group, line, ok := strings.Cut(rest, " ")
+	if !ok || strings.HasPrefix(when, "@") {
+		return "-ERR Invalid syntax. USAGE: [+@]<time> <group_name> <command_string>[&]\n"
+	}
+	name, args, _ := strings.Cut(strings.TrimSuffix(line, "&"), " ")
+	t := s.tasks.after(s.until(when), group, func() { s.api(name, args) })
+	return "+OK Added: " + itoa(int(t.id)) + "\n"
+}
+
 func (s *Switch) schedDel(arg string) string {
 	if arg == "" {
 		return "-ERR Invalid syntax\n"

@@ -145,13 +145,15 @@ func (s *Switch) schedHangup(c *channel, when string, why cause) {
 		c.hangup(why)
 		return
 	}
-	var d time.Duration
-	if when[0] == '+' {
-		d = time.Duration(leadingInt(when[1:])) * time.Second
-	} else {
-		d = time.Unix(int64(leadingInt(when)), 0).Sub(s.clock.now())
+	s.tasks.after(s.until(when), c.uuid, func() { c.hangup(why) })
+}
+
+// until is how long it is until a time: `+N` seconds from now, or seconds since 1970.
+func (s *Switch) until(when string) time.Duration {
+	if seconds, relative := strings.CutPrefix(when, "+"); relative {
+		return max(0, time.Duration(leadingInt(seconds))*time.Second)
 	}
-	s.tasks.after(max(d, 0), c.uuid, func() { c.hangup(why) })
+	return max(0, time.Unix(int64(leadingInt(when)), 0).Sub(s.clock.now()))
 }
 
 // appSendDTMF is send_dtmf_function: `digits[@duration]`; w and W are pauses of half a second and a second. It returns
