@@ -37,6 +37,23 @@ type wreck struct {
 	unmended   error
 }
 
+func (w *wreck) name() string {
+	if w.form == "" {
+		return w.kind
+	}
+	return w.kind + "/" + w.form
+}
+
+// note writes a line into the run's own log.
+func (w *chaosWorld) note(format string, args ...any) {
+	w.load.mu.Lock()
+	live := w.load.live
+	w.load.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = fmt.Fprintf(w.story, "%s %d live: %s\n", time.Now().UTC().Format("15:04:05.000"), live, fmt.Sprintf(format, args...))
+}
+
 // havocs are all the kinds. A kill of the switch takes all calls with it, so it is rare.
 var havocs = []havoc{
 	{kind: "controller", weight: 30, part: "controllers", forms: []string{"holder", "holder", "other"}, strike: killController},
@@ -107,6 +124,7 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 		}
 		w.targets[s.part].Lock()
 		wreck := wreck{kind: s.kind, form: s.form, at: time.Now()}
+		w.note("%s is taken away", wreck.name())
 		mend := s.strike(ctx, w, s.form)
 		striking.Go(func() {
 			defer w.targets[s.part].Unlock()
@@ -120,6 +138,7 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 			w.mu.Lock()
 			w.havoc = append(w.havoc, wreck)
 			w.mu.Unlock()
+			w.note("%s was away for %s", wreck.name(), wreck.mended.Sub(wreck.at).Round(time.Millisecond))
 			rest(ctx, w.plan.gap) // otherwise it would never be there
 		})
 		if s.kind == "switch" { // the calls must become many again
@@ -225,11 +244,7 @@ func (w *chaosWorld) counts() string {
 	defer w.mu.Unlock()
 	by := map[string]int{}
 	for _, wreck := range w.havoc {
-		name := wreck.kind
-		if wreck.form != "" {
-			name += "/" + wreck.form
-		}
-		by[name]++
+		by[wreck.name()]++
 	}
 	return fmt.Sprintf("%d kills: %v", len(w.havoc), by)
 }

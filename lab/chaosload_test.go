@@ -137,12 +137,19 @@ func (l *chaosLoad) drawInt(n int) int {
 	return l.rng.IntN(n)
 }
 
-// count asks the database how many calls live; orders under way count as well.
+// count asks the database how many calls live, but for those that a switch took with it: that they have ended may not be known yet. Orders
+// under way count as well.
 func (l *chaosLoad) count(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var live int
-	err := l.w.database.QueryRowContext(ctx, "SELECT count(*) FROM calls WHERE status IN ('queued', 'dialing', 'ringing', 'in_progress')").Scan(&live)
+	var since int64
+	l.w.mu.Lock()
+	if n := len(l.w.generations); n > 0 {
+		since = l.w.generations[n-1].UnixMicro()
+	}
+	l.w.mu.Unlock()
+	err := l.w.database.QueryRowContext(ctx, "SELECT count(*) FROM calls WHERE status IN ('queued', 'dialing', 'ringing', 'in_progress') AND created_at >= $1", since).Scan(&live)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {

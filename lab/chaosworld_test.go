@@ -49,7 +49,8 @@ type chaosWorld struct {
 	fence        fenceJudge
 
 	mu    sync.Mutex
-	havoc []wreck // what was done
+	story *os.File // what was done, as it was
+	havoc []wreck  // what was done
 	// generations are the moments at which the switch was killed.
 	generations []time.Time
 	targets     map[string]*sync.Mutex
@@ -200,6 +201,9 @@ func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 		// A millionth is lost nowhere when a second costs a whole number of them.
 		fmt.Sprintf("TANDEM_OUTBOUND_PRICE=%g", outboundPrice), fmt.Sprintf("TANDEM_INBOUND_PRICE=%g", inboundPrice), "TANDEM_BILLING_INCREMENT=1",
 	)
+	w.story, err = os.Create(filepath.Join(w.folder, "havoc.log"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.story.Close()) })
 	w.link, err = lab.NewLink(t.Context(), w.eslAddr)
 	require.NoError(t, err)
 	w.link.Tap(w.fence.hear)
