@@ -282,6 +282,44 @@ func TestAllBadServersTogether(t *testing.T) {
 	})
 }
 
+// TestManySlowServers has more slow endpoints than there are slots for: what is kept in reserve is enough for one that is quick.
+func TestManySlowServers(t *testing.T) {
+	t.Parallel()
+	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
+		r := newRig(t, s, clock)
+		hang := newGate()
+		var under atomic.Int64
+		slow := newReceiver(t, func(_ http.ResponseWriter, req request) {
+			under.Add(1)
+			hang.wait(req)
+		})
+		const slots, perEndpoint, endpoints = 16, 4, 6
+		for range endpoints {
+			app := r.application(slow.URL)
+			for range perEndpoint {
+				r.call(app, 1)
+			}
+		}
+		w := r.worker(func(c *Config) { c.Workers, c.PerEndpoint = slots, perEndpoint })
+		for range slots - slots/reserve {
+			r.arrived(slow)
+		}
+		quick := newReceiver(t, nil)
+		app := r.application(quick.URL)
+		for range 20 {
+			r.call(app, 1)
+			a := r.next()
+			require.Equal(t, []any{app.ID, models.ResultDelivered}, []any{a.ApplicationID, a.Result})
+		}
+		require.EqualValues(t, slots-slots/reserve, under.Load(), "and no slow one has taken of it")
+		hang.release()
+		for range endpoints * perEndpoint {
+			require.Equal(t, models.ResultDelivered, r.next().Result)
+		}
+		r.stop(w)
+	})
+}
+
 // TestFlappingServer answers every second request with an error: all events arrive in their order, none is given up, the endpoint
 // is neither probed nor disabled, and another endpoint waits for nothing.
 func TestFlappingServer(t *testing.T) {

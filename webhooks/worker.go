@@ -17,13 +17,16 @@ import (
 
 // Defaults of Config.
 const (
-	// A request that waits is a goroutine and a connection. Eight endpoints must fall silent within one Timeout to take
-	// all slots, and only until their first three attempts have timed out.
+	// A request that waits is a goroutine and a connection.
 	defaultWorkers     = 256
 	defaultPerEndpoint = 32
 	defaultTimeout     = 15 * time.Second
 	defaultLease       = 5 * time.Second
 	defaultPoll        = 500 * time.Millisecond
+	// Endpoints that answer slowly, but do answer, never fail, and so keep all the slots that they are given. One in reserve of the
+	// slots is therefore kept for endpoints that hold few: less than one in spareShare of what an endpoint may have.
+	reserve    = 4
+	spareShare = 8
 	// probes is how many requests at a time an endpoint gets that failed three times in a row.
 	probes = 1
 	// finishTime bounds the last write of results when the worker stops.
@@ -211,7 +214,8 @@ func (w *Worker) run(ctx, postCtx context.Context) {
 			return
 		}
 		asked := time.Now()
-		claimed, err := w.cfg.Store.ClaimStreams(ctx, w.owner, w.cfg.Lease, w.cfg.PerEndpoint, probes, slots)
+		perEndpoint, limit := w.share(slots)
+		claimed, err := w.cfg.Store.ClaimStreams(ctx, w.owner, w.cfg.Lease, perEndpoint, probes, limit)
 		if err != nil && ctx.Err() == nil {
 			w.cfg.Logger.Error("webhook streams could not be claimed", "error", err)
 		}
@@ -231,10 +235,18 @@ func (w *Worker) run(ctx, postCtx context.Context) {
 			})
 		}
 		w.freeSlots(idle)
-		if len(claimed) < slots && !w.sleep(ctx, err) {
+		if len(claimed) < limit && !w.sleep(ctx, err) {
 			return
 		}
 	}
+}
+
+// share says how many streams to claim with that many free slots, and how many an endpoint may have of them at most.
+func (w *Worker) share(slots int) (perEndpoint, limit int) {
+	if free := slots - w.cfg.Workers/reserve; free > 0 {
+		return w.cfg.PerEndpoint, free
+	}
+	return max(1, w.cfg.PerEndpoint/spareShare), slots
 }
 
 // caughtUp waits while results cannot be stored; false when ctx ended.
