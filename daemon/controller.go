@@ -140,6 +140,8 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		return fmt.Errorf("start the calls: %w", err)
 	}
 	c.nodes.start(ctx)
+	sweeper := startCDRSweeper(ctx, c.store, c.nodes.rows, c.logger.With("part", "cdr"))
+	c.parts.add("cdr", sweeper.stop)
 	c.parts.add("nodes", c.nodes.stop)
 	// The calls are left and the nodes given back before anything else ends: the next controller goes on with them meanwhile.
 	c.parts.add("calls", func(ctx context.Context) error {
