@@ -40,6 +40,7 @@ type chaosWorld struct {
 	eslAddr     string
 	password    string
 	confDir     string
+	cdrToken    string // the file
 
 	customer     customer
 	applications []chaosApplication
@@ -179,7 +180,10 @@ func (p *part) signal(signal os.Signal) {
 	}
 }
 
-// patience is how long what is asked of the world in order may take on a machine that is busy.
+// nodeToken proves the CDRs of the switch.
+const nodeToken = "a-token-of-the-chaos-tests"
+
+// chaosPatience is how long what is asked of the world in order may take on a machine that is busy.
 const chaosPatience = 60 * time.Second
 
 // newChaosWorld starts everything and waits until a call can come in.
@@ -207,8 +211,13 @@ func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 	w.link, err = lab.NewLink(t.Context(), w.eslAddr)
 	require.NoError(t, err)
 	w.link.Tap(w.fence.hear)
+	w.cdrToken = filepath.Join(w.folder, "cdr-token")
+	require.NoError(t, os.WriteFile(w.cdrToken, []byte(nodeToken+"\n"), 0o600))
 	w.telephone = &part{name: "switch", log: filepath.Join(w.folder, "switch.log"), command: func() *exec.Cmd {
-		return w.run("simswitch", "--esl-addr", w.eslAddr, "--esl-password-file", passwordFile, "--conf-dir", w.confDir)
+		cmd := w.run("simswitch", "--esl-addr", w.eslAddr, "--esl-password-file", passwordFile, "--conf-dir", w.confDir)
+		cmd.Env = append(cmd.Env, "TANDEM_CDR_URL=http://"+w.controllers[0].addr+"/internal/cdr", "TANDEM_CDR_URL_2=http://"+w.controllers[1].addr+"/internal/cdr",
+			"TANDEM_CDR_CREDENTIALS=first:"+nodeToken)
+		return cmd
 	}}
 	for i := range w.controllers {
 		name := fmt.Sprintf("controller-%d", i+1)
@@ -288,7 +297,7 @@ func (w *chaosWorld) operate(t *testing.T, args ...string) object {
 // furnish adds the node, a customer, its applications, numbers and trunk.
 func (w *chaosWorld) furnish(t *testing.T, passwordFile string) {
 	t.Helper()
-	w.operate(t, "nodes", "add", "first", "--esl-addr", w.link.Addr(), "--esl-password-file", passwordFile, "--conf-dir", w.confDir)
+	w.operate(t, "nodes", "add", "first", "--esl-addr", w.link.Addr(), "--esl-password-file", passwordFile, "--conf-dir", w.confDir, "--cdr-token-file", w.cdrToken)
 	w.customer.id = w.operate(t, "customers", "create", "chaos", "--balance", "100000000").text("id")
 	w.customer.key = w.operate(t, "keys", "create", w.customer.id).text("api_key")
 	w.create(t, "/v1/trunks", object{"name": "out", "gateway_name": "out", "proxy": "127.0.0.1:5090"})
