@@ -272,6 +272,9 @@ func (m *Manager) Stop(ctx context.Context) error {
 	select {
 	case <-m.idle:
 	case <-ctx.Done():
+		if m.LiveCalls() == 0 {
+			break
+		}
 		err = fmt.Errorf("stop the calls: %d left to the next controller: %w", len(m.sessions()), ctx.Err())
 	}
 	m.cancel()

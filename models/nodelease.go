@@ -23,6 +23,12 @@ func (s *Store) leaseNow(ctx context.Context) (int64, error) {
 func (s *Store) AcquireNode(ctx context.Context, nodeID, owner string, ttl time.Duration, floor int64) (token int64, ok bool, err error) {
 	err = s.InTx(ctx, func(tx *Store) error {
 		token, ok = 0, false
+		if s.dialect == DialectPostgres {
+			// A change of the lease alone would not wait for the calls that are being inserted under the last one, see holdFence.
+			if err := tx.write(ctx).Exec("SELECT 1 FROM nodes WHERE id = ? FOR UPDATE", nodeID).Error; err != nil {
+				return explain(err, "lock node %q", nodeID)
+			}
+		}
 		now, err := tx.leaseNow(ctx)
 		if err != nil {
 			return err
@@ -113,7 +119,9 @@ func (s *Store) holdFence(ctx context.Context, call *Call) error {
 	}
 	query := "SELECT lease_token FROM nodes WHERE id = ?"
 	if s.dialect == DialectPostgres {
-		query += " FOR SHARE"
+		// Enough to make a new holder wait, see AcquireNode. FOR SHARE would make the renewals of the lease wait too, behind an unending
+		// stream of calls: PostgreSQL lets sharers in past whoever waits to change the row.
+		query += " FOR KEY SHARE"
 	}
 	var tokens []int64
 	if err := s.write(ctx).Raw(query, *call.NodeID).Scan(&tokens).Error; err != nil {
