@@ -262,3 +262,29 @@ func TestNodeIsLostWithoutTheDatabase(t *testing.T) {
 	call := s.end()
 	require.Equal(t, []string{StatusCompleted, ReasonNodeLost}, []string{call.Status, call.Reason})
 }
+
+// TestFlowsGoOnWhileTheDatabaseHangs: a database that does not answer holds a call up for one try, not for each of its actions.
+func TestFlowsGoOnWhileTheDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	server, store := killable(t)
+	s := newScene(t, store)
+	const says = 10
+	s.answers("/answer", reply("["+strings.Repeat(`{"action":"say","text":"x"},`, says)+`{"action":"hangup"}]`))
+	speaks, complete := s.sw.gate("execute speak")
+	channel := s.callIn()
+	say := speaks()
+	release := server.Hang(t, "calls")
+	began := time.Now()
+	for range says - 1 {
+		complete(say)
+		say = speaks()
+	}
+	complete(say)
+	for s.sw.await("kill").channel != channel {
+	}
+	require.Less(t, time.Since(began), 2*storeTimeout, "nine more prompts were spoken")
+	release()
+	call := s.end()
+	require.Equal(t, StatusCompleted, call.Status)
+	require.Len(t, s.dataOf(call.ID, "call.action_completed"), says)
+}

@@ -1,6 +1,7 @@
 package modelstest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -21,4 +22,20 @@ func (s *Separate) SetFull(t testing.TB, table string, full bool) {
 	}
 	_, err = conn.Exec(t.Context(), statement)
 	require.NoError(t, err)
+}
+
+// Hang makes every statement on a table wait, as a server does that does not answer, until the function that it returns is called.
+func (s *Separate) Hang(t testing.TB, table string) (release func()) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := pgx.Connect(ctx, s.URL())
+	require.NoError(t, err)
+	tx, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	return func() {
+		require.NoError(t, tx.Rollback(ctx))
+		require.NoError(t, conn.Close(ctx))
+	}
 }
