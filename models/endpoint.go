@@ -12,6 +12,8 @@ type Endpoint struct {
 	FailingSince        *time.Time `gorm:"serializer:moment"`
 	DisabledAt          *time.Time `gorm:"serializer:moment"`
 	DisabledReason      string
+	// PulledAt is the moment to which the streams that waited were pulled forward last.
+	PulledAt *time.Time `gorm:"serializer:moment"`
 }
 
 // TableName implements gorm's schema.Tabler.

@@ -54,7 +54,7 @@ type Outcome struct {
 
 // FinishDeliveries records attempts and gives streams back, in one transaction. An outcome whose lease has passed to another
 // worker (LeaseToken) changes nothing but is recorded as an attempt. A stream with more events is due at once; the first
-// success of a failing endpoint makes all its waiting streams due.
+// success of a failing endpoint makes all its waiting streams due, and what then fails is due again when it would have been.
 func (s *Store) FinishDeliveries(ctx context.Context, outcomes []Outcome) error {
 	// One order of locks for all, so that two workers' batches do not wait for each other in a circle.
 	outcomes = slices.Clone(outcomes)
@@ -152,7 +152,7 @@ func (s *Store) giveBackDelivered(ctx context.Context, outcomes []Outcome, now t
 	// last_seq and acked_seq are columns of one row, so that an event appended meanwhile is seen here or sees this.
 	err = s.write(ctx).Raw("WITH done(subject_id, endpoint_id, token, event_id) AS (VALUES "+tuples(len(outcomes), "(?, ?, CAST(? AS BIGINT), ?)")+`)
 		UPDATE webhook_streams SET due_at = CASE WHEN last_seq > acked_seq + 1 THEN CAST(? AS BIGINT) ELSE NULL END,
-			acked_seq = acked_seq + 1, attempts = 0, lease_until = NULL, lease_owner = ''
+			acked_seq = acked_seq + 1, attempts = 0, pulled_from = NULL, lease_until = NULL, lease_owner = ''
 		FROM done JOIN webhook_deliveries d ON d.event_id = done.event_id
 		WHERE webhook_streams.subject_id = done.subject_id AND webhook_streams.endpoint_id = done.endpoint_id
 			AND webhook_streams.lease_token = done.token AND webhook_streams.lease_until IS NOT NULL AND webhook_streams.acked_seq + 1 = d.seq
@@ -210,12 +210,13 @@ func (s *Store) giveBack(ctx context.Context, outcome *Outcome, now time.Time) (
 	switch outcome.Result {
 	case ResultRetry:
 		state = DeliveryPending
-		update = "UPDATE webhook_streams SET due_at = ?, attempts = attempts + 1, lease_until = NULL, lease_owner = ''"
-		args = []any{micros(outcome.RetryAt)}
+		update = `UPDATE webhook_streams SET due_at = ?, attempts = attempts + CASE WHEN pulled_from > ? THEN 0 ELSE 1 END, pulled_from = NULL,
+			lease_until = NULL, lease_owner = ''`
+		args = []any{micros(outcome.RetryAt), micros(now)}
 	case ResultDelivered, ResultDead, ResultSkipped:
 		// last_seq and acked_seq are columns of one row, so that an event appended meanwhile is seen here or sees this.
 		update = `UPDATE webhook_streams SET due_at = CASE WHEN last_seq > acked_seq + 1 THEN CAST(? AS BIGINT) ELSE NULL END,
-			acked_seq = acked_seq + 1, attempts = 0, lease_until = NULL, lease_owner = ''`
+			acked_seq = acked_seq + 1, attempts = 0, pulled_from = NULL, lease_until = NULL, lease_owner = ''`
 		args = []any{micros(now)}
 	case ResultReleased:
 		update = "UPDATE webhook_streams SET due_at = ?, lease_until = NULL, lease_owner = ''"
@@ -288,18 +289,45 @@ func (s *Store) succeeded(ctx context.Context, endpointIDs []string, now time.Ti
 		if failing[i].ConsecutiveFailures < FailingThreshold {
 			continue
 		}
-		if err := s.pullForward(ctx, id, now); err != nil {
+		if err := s.pullForward(ctx, id, failing[i].pullTo(now)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pullForward makes every stream of an endpoint that waits for its retry due now.
-func (s *Store) pullForward(ctx context.Context, endpointID string, now time.Time) error {
+// pullEvery is how far apart in time the streams of an endpoint are pulled forward: one that answers some requests and fails others
+// must not be asked for all that waits again after each answer.
+const pullEvery = 5 * time.Second
+
+// pullTo is the moment to which an endpoint's streams are pulled forward that answers again.
+func (e *Endpoint) pullTo(now time.Time) time.Time {
+	switch {
+	case e.PulledAt == nil:
+		return now
+	case e.PulledAt.After(now): // they are pulled to there already
+		return *e.PulledAt
+	default:
+		return latest(now, e.PulledAt.Add(pullEvery))
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// pullForward makes every stream of an endpoint that waits for its retry due at a moment. An attempt that was pulled forward and
+// fails costs nothing: the stream is due again when it would have been.
+func (s *Store) pullForward(ctx context.Context, endpointID string, to time.Time) error {
 	s.tx.due = true
-	err := s.write(ctx).Exec("UPDATE webhook_streams SET due_at = ? WHERE endpoint_id = ? AND due_at > ? AND lease_until IS NULL",
-		micros(now), endpointID, micros(now)).Error
+	err := s.write(ctx).Exec(`UPDATE webhook_streams SET pulled_from = COALESCE(pulled_from, due_at), due_at = ?
+		WHERE endpoint_id = ? AND due_at > ? AND lease_until IS NULL`, micros(to), endpointID, micros(to)).Error
+	if err == nil {
+		err = s.write(ctx).Exec("UPDATE webhook_endpoints SET pulled_at = ? WHERE application_id = ?", micros(to), endpointID).Error
+	}
 	return explain(err, "pull streams of webhook endpoint %q forward", endpointID)
 }
 

@@ -31,8 +31,10 @@ type Stream struct {
 	LeaseToken int64
 	LeaseOwner string
 	LeaseUntil *time.Time `gorm:"serializer:moment"`
-	// Attempts counts the failures of the head.
+	// Attempts counts the failures of the head, but not of attempts that were pulled forward.
 	Attempts int
+	// PulledFrom is when it would have been due that was pulled forward, nil where it was not.
+	PulledFrom *time.Time `gorm:"serializer:moment"`
 }
 
 // TableName implements gorm's schema.Tabler.

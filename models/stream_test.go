@@ -221,7 +221,8 @@ func TestCapsAndProbes(t *testing.T) {
 		require.Positive(t, woken)
 		state, err = s.EndpointState(t.Context(), dead.ID)
 		require.NoError(t, err)
-		require.Equal(t, models.Endpoint{ApplicationID: dead.ID}, *state)
+		now := clock.Now()
+		require.Equal(t, models.Endpoint{ApplicationID: dead.ID, PulledAt: &now}, *state)
 		seen := map[string]bool{}
 		for {
 			claimed := claim(t, s)
@@ -417,5 +418,84 @@ func TestClaimPassesOverABrokenStream(t *testing.T) {
 		claimed := claim(t, s)
 		require.Len(t, claimed, 1)
 		require.Equal(t, healthy.ID, claimed[0].SubjectID)
+	})
+}
+
+// TestPulledForward has an endpoint succeed and fail in turn: what waits is tried before its time at most every five seconds, what
+// then fails keeps its count and its time, and enabling the endpoint waits for nothing.
+func TestPulledForward(t *testing.T) {
+	t.Parallel()
+	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
+		app := modelstest.Application(t, s, modelstest.Customer(t, s, 0))
+		begun := clock.Now()
+		hour := begun.Add(time.Hour)
+		fail := func() {
+			t.Helper()
+			for _, claimed := range claim(t, s) {
+				retry := outcome(claimed, models.ResultRetry)
+				retry.RetryAt = hour
+				finish(t, s, retry)
+			}
+		}
+		for range models.FailingThreshold {
+			callWithEvents(t, s, app, 1)
+		}
+		fail()
+		// succeed has a new event taken while the endpoint is failing.
+		succeed := func() {
+			t.Helper()
+			call := callWithEvents(t, s, app, 1)
+			probe := claim(t, s)
+			require.Len(t, probe, 1)
+			require.Equal(t, call.ID, probe[0].SubjectID)
+			finish(t, s, outcome(probe[0], models.ResultDelivered))
+		}
+		succeed()
+		pulled := claim(t, s)
+		require.Len(t, pulled, models.FailingThreshold)
+		for _, claimed := range pulled {
+			require.Equal(t, hour, *claimed.PulledFrom)
+			require.Equal(t, []int{1, 1}, []int{claimed.Stream.Attempts, claimed.Attempts})
+			retry := outcome(claimed, models.ResultRetry)
+			retry.RetryAt = *claimed.PulledFrom
+			finish(t, s, retry)
+		}
+		clock.Advance(time.Second)
+		succeed()
+		require.Empty(t, claim(t, s), "a second later it is too early")
+		due, ok, err := s.NextDue(t.Context())
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, begun.Add(5*time.Second), due)
+		clock.Advance(4 * time.Second)
+		again := claim(t, s)
+		require.Len(t, again, models.FailingThreshold)
+		for _, claimed := range again {
+			require.Equal(t, hour, *claimed.PulledFrom, "the time that it was given at first")
+			require.Equal(t, []int{1, 2}, []int{claimed.Stream.Attempts, claimed.Attempts}, "two requests were made, one counts")
+		}
+		retry := outcome(again[0], models.ResultRetry)
+		retry.RetryAt = hour
+		finish(t, s, retry, outcome(again[1], models.ResultReleased), outcome(again[2], models.ResultDelivered))
+		released := claim(t, s)
+		require.Len(t, released, 1)
+		require.NotNil(t, released[0].PulledFrom)
+		finish(t, s, outcome(released[0], models.ResultDelivered))
+		require.NoError(t, s.EnableEndpoint(t.Context(), app.ID))
+		last := claim(t, s)
+		require.Len(t, last, 1, "whoever enables the endpoint does not wait")
+
+		// An attempt in its own time counts.
+		retry = outcome(last[0], models.ResultRetry)
+		retry.RetryAt = hour
+		finish(t, s, retry)
+		clock.Advance(2 * time.Hour)
+		own := claim(t, s)
+		require.Len(t, own, 1)
+		require.Nil(t, own[0].PulledFrom)
+		retry = outcome(own[0], models.ResultRetry)
+		retry.RetryAt = clock.Now()
+		finish(t, s, retry)
+		require.Equal(t, 2, claim(t, s)[0].Stream.Attempts)
 	})
 }

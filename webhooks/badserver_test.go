@@ -350,6 +350,59 @@ func TestFlappingServer(t *testing.T) {
 	})
 }
 
+// TestHalfBrokenServer takes the events of one call and fails those of others, as behind a balancer of which one server is sick: each
+// success of the failing endpoint has all that waits tried again, but not all the time, and it costs them nothing.
+func TestHalfBrokenServer(t *testing.T) {
+	t.Parallel()
+	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
+		r := newRig(t, s, clock)
+		var well atomic.Value
+		well.Store("")
+		rec := newReceiver(t, func(w http.ResponseWriter, req request) {
+			if call, _ := sequence(t, req.body); call != well.Load() && well.Load() != "all" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		app := r.application(rec.URL)
+		w := r.worker(func(c *Config) { c.Schedule = []time.Duration{time.Minute, time.Minute, time.Minute, 10 * time.Hour} })
+		var sick []*models.Event
+		for range models.FailingThreshold {
+			_, events := r.call(app, 1)
+			sick = append(sick, events...)
+		}
+		for range sick {
+			require.Equal(t, clock.Now().Add(time.Minute), r.next().RetryAt)
+		}
+		healthy, _ := r.call(app, 0)
+		well.Store(healthy.ID)
+		begun := clock.Now()
+		for range 50 { // seconds
+			r.emit(healthy, 1)
+			for a := r.next(); a.SubjectID != healthy.ID; a = r.next() {
+				require.Equal(t, begun.Add(time.Minute), a.RetryAt, "it is due again when it would have been")
+			}
+			r.advance(time.Second, w)
+		}
+		for _, event := range sick {
+			delivery := r.delivery(event)
+			require.Equal(t, models.DeliveryPending, delivery.State)
+			require.Greater(t, delivery.Attempts, 3)
+			require.LessOrEqual(t, delivery.Attempts, 1+50/5+1)
+		}
+		well.Store("all")
+		r.emit(healthy, 1)
+		r.advance(5*time.Second, w)
+		for left := len(sick) + 1; left > 0; {
+			if r.next().Result == models.ResultDelivered {
+				left--
+			}
+		}
+		for _, event := range sick {
+			require.Equal(t, models.DeliveryDelivered, r.delivery(event).State)
+		}
+	})
+}
+
 // TestRedeliveredEventsArrive delivers dead events again: the same ids and bodies, beside the call's own, in their order.
 func TestRedeliveredEventsArrive(t *testing.T) {
 	t.Parallel()

@@ -84,11 +84,22 @@ func (w *Worker) try(ctx context.Context, app *models.Application, claimed *clai
 	outcome.DisableReason = w.disable(ctx, claimed.EndpointID, x)
 	attempt.Disabled = outcome.DisableReason
 	outcome.Result = models.ResultDead
-	if delay, ok := w.delay(claimed.Stream.Attempts+1, x, w.cfg.Rand()); ok {
+	now := w.cfg.Store.Now()
+	if from := claimed.PulledFrom; from != nil && from.After(now) {
+		// It was tried before its time because the endpoint had answered something else: that costs it nothing.
+		outcome.Result, outcome.RetryAt = models.ResultRetry, latest(*from, now.Add(x.retryAfter))
+	} else if delay, ok := w.delay(claimed.Stream.Attempts+1, x, w.cfg.Rand()); ok {
 		outcome.Result = models.ResultRetry
-		outcome.RetryAt = w.cfg.Store.Now().Add(delay)
-		attempt.RetryAt = outcome.RetryAt
+		outcome.RetryAt = now.Add(delay)
 	}
+	attempt.RetryAt = outcome.RetryAt
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // disable returns the reason to disable an endpoint after a failure, or "". What waits for it stays pending, for when the

@@ -18,6 +18,11 @@ UPDATE webhook_deliveries SET dead_at = (SELECT e.created_at FROM events e WHERE
 ALTER TABLE webhook_deliveries ADD COLUMN told BIGINT;
 CREATE INDEX webhook_deliveries_dead ON webhook_deliveries (endpoint_id, dead_at) WHERE dead_at IS NOT NULL;
 
+-- When a stream that was pulled forward, because its endpoint answers again, would have been due, and when an endpoint's streams were
+-- pulled forward last.
+ALTER TABLE webhook_streams ADD COLUMN pulled_from BIGINT;
+ALTER TABLE webhook_endpoints ADD COLUMN pulled_at BIGINT;
+
 -- Retention: attempts by age; ended calls whose legs, stays in queues and conferences and cursor are still kept; ended conferences.
 CREATE INDEX webhook_attempts_age ON webhook_attempts (started_at);
 ALTER TABLE calls ADD COLUMN pruned_at BIGINT;
@@ -37,6 +42,8 @@ DROP INDEX queue_entries_call;
 DROP INDEX calls_unpruned;
 ALTER TABLE calls DROP COLUMN pruned_at;
 DROP INDEX webhook_attempts_age;
+ALTER TABLE webhook_endpoints DROP COLUMN pulled_at;
+ALTER TABLE webhook_streams DROP COLUMN pulled_from;
 DROP INDEX webhook_deliveries_dead;
 DELETE FROM webhook_streams WHERE subject_id LIKE 'redelivery/%';
 UPDATE webhook_deliveries SET subject_id = SUBSTR(subject_id, 12), seq = told, state = CASE state WHEN 'pending' THEN 'dead' ELSE state END
