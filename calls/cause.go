@@ -161,6 +161,7 @@ type hangupFacts struct {
 	billed      int    // billable seconds
 	recordedMS  int    // length of the last recording on the channel
 	answeredAt  time.Time
+	endedAt     time.Time // where that was some time before it was heard of
 }
 
 // attributes is the part of an *esl.Event that facts are read from.

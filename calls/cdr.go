@@ -148,6 +148,7 @@ func checkCDR(cdr *models.CDR) error {
 func factsOf(cdr *models.CDR) hangupFacts {
 	facts := hangupFacts{
 		cause: cdr.Cause, q850: cdr.Q850, sip: cdr.SIPCode, disposition: cdr.Disposition, billed: cdr.BilledSeconds, recordedMS: int(cdr.RecordedMS),
+		endedAt: cdr.EndedAt,
 	}
 	if cdr.AnsweredAt != nil {
 		facts.answeredAt = *cdr.AnsweredAt

@@ -140,7 +140,7 @@ func (s *session) finish() error {
 				return err
 			}
 		}
-		return s.m.end(ctx, tx, call, end, now)
+		return s.m.end(ctx, tx, call, end, endOf(call, s.facts, now))
 	})
 	if err != nil {
 		return err

@@ -95,7 +95,8 @@ type Config struct {
 	// HangupGrace is how long a session waits for the switch's last word on a channel that the switch no longer knows.
 	// Default 2 s.
 	HangupGrace time.Duration
-	// NodeLostAfter is how long a node may be away before its calls are ended as lost. Default 45 s.
+	// NodeLostAfter is how long a node may be away before its calls are ended as lost. Default 40 s: a node that falls silent is
+	// noticed within 15 s, and its calls are told to have ended within a minute.
 	NodeLostAfter time.Duration
 	// CDRWait is how long a call whose channel is gone, unheard, waits for the switch's own record of its end. Default 10 s; negative:
 	// for one look.
@@ -155,7 +156,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.RingTimeout = cmp.Or(c.RingTimeout, time.Minute)
 	c.HangupGrace = cmp.Or(c.HangupGrace, 2*time.Second)
 	c.CommandInterval = cmp.Or(c.CommandInterval, 50*time.Millisecond)
-	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 45*time.Second)
+	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 40*time.Second)
 	c.CDRWait = cmp.Or(c.CDRWait, 10*time.Second)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 30*time.Second)
 	var err error

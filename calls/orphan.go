@@ -67,7 +67,7 @@ func (n *node) dropOrphan(callID string) {
 // buryOrphan waits for an orphan's CDR and writes its end, again and again while the database does not take it.
 func (n *node) buryOrphan(call *models.Call, restarted bool) {
 	log := n.log.With("call_id", call.ID, "channel", call.ChannelID, "restarted", restarted)
-	cdr := n.witness.of(call.ChannelID)
+	cdr := n.testify(call.ChannelID)
 	select {
 	case n.burials <- struct{}{}:
 		defer func() { <-n.burials }()
@@ -163,7 +163,19 @@ func (m *Manager) endUnseenIn(ctx context.Context, tx *models.Store, call *model
 	if err := leaveGroups(ctx, tx, call, now); err != nil {
 		return err
 	}
-	return m.end(ctx, tx, call, end, now)
+	return m.end(ctx, tx, call, end, endOf(call, facts, now))
+}
+
+// endOf is when a call ended: when the switch says, where that is between the call's beginning and now, and otherwise now.
+func endOf(call *models.Call, facts hangupFacts, now time.Time) time.Time {
+	start := call.CreatedAt
+	if call.AnsweredAt != nil {
+		start = later(start, *call.AnsweredAt)
+	}
+	if facts.endedAt.Before(start) || facts.endedAt.After(now) {
+		return now
+	}
+	return facts.endedAt
 }
 
 // answerUnseen tells of an answer that only the CDR knows of.

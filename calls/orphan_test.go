@@ -104,10 +104,10 @@ func TestOrphanEndsAsItsCDRSays(t *testing.T) {
 		}
 		s.start(func(c *Config) { c.CDRWait = time.Minute })
 		// The CDRs come after the controller: by posts that were repeated, or out of the node's folder.
-		want, answers := map[string]ended{}, map[string]*time.Time{}
+		want, answers, ends := map[string]ended{}, map[string]*time.Time{}, map[string]time.Time{}
 		for name, call := range calls {
 			cdr := s.report(call.ChannelID, cases[name].cdr)
-			want[call.ID] = cases[name].want
+			want[call.ID], ends[call.ID] = cases[name].want, cdr.EndedAt
 			if cases[name].status == StatusDialing && cdr.AnsweredAt != nil {
 				answers[call.ID] = cdr.AnsweredAt
 			}
@@ -119,6 +119,7 @@ func TestOrphanEndsAsItsCDRSays(t *testing.T) {
 			got[call.ID] = ended{
 				call.Status, call.Reason, call.HangupSource, call.Cause, call.Q850, call.SIPCode, call.BilledSeconds, call.CostMicros, s.kinds(call.ID),
 			}
+			require.WithinDuration(t, ends[call.ID], *call.EndedAt, time.Microsecond, "when the switch says, not when it was heard of")
 			if at := answers[call.ID]; at != nil {
 				require.WithinDuration(t, *at, *call.AnsweredAt, time.Microsecond)
 			}
@@ -169,12 +170,18 @@ func TestOrphanOfAnotherController(t *testing.T) {
 		s := newStage(t, store)
 		call := s.leave(StatusInProgress, DirectionOutbound)
 		s.start(func(c *Config) { c.CDRWait = time.Minute })
+		n := s.manager.nodes[s.node.ID]
+		waiting := func(want int) {
+			t.Helper()
+			count := func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.orphans) == want }
+			require.Eventually(t, count, 10*time.Second, 10*time.Millisecond)
+		}
+		waiting(1)
 		_, taken, err := store.AcquireNode(t.Context(), s.node.ID, "another", time.Minute, 7)
 		require.NoError(t, err)
 		require.True(t, taken)
 		s.report(call.ChannelID)
-		n := s.manager.nodes[s.node.ID]
-		require.Eventually(t, func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.orphans) == 0 }, 10*time.Second, 10*time.Millisecond)
+		waiting(0)
 		found, err := store.CallByID(t.Context(), call.ID)
 		require.NoError(t, err)
 		require.True(t, found.Live())

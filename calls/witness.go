@@ -36,13 +36,13 @@ func newWitness(m *Manager, nodeID string) *witness {
 	return &witness{m: m, nodeID: nodeID, wanted: map[string]*testimony{}}
 }
 
-// of returns the CDR of a channel, waiting for it at most Config.CDRWait and, beyond that, for the database. It is nil where none
-// came, or where the manager stops: the caller tells the two apart by the manager's context.
-func (w *witness) of(channel string) *models.CDR {
+// of returns the CDR of a channel, waiting for it at most a while and, beyond that, for the database. It is nil where none came,
+// or where the manager stops: the caller tells the two apart by the manager's context.
+func (w *witness) of(channel string, wait time.Duration) *models.CDR {
 	w.mu.Lock()
 	t := w.wanted[channel]
 	if t == nil {
-		t = &testimony{until: time.Now().Add(max(0, w.m.cfg.CDRWait)), done: make(chan struct{})}
+		t = &testimony{until: time.Now().Add(max(0, wait)), done: make(chan struct{})}
 		w.wanted[channel] = t
 	}
 	if !w.running {
@@ -113,12 +113,22 @@ func (w *witness) ask() bool {
 	return w.running
 }
 
+// testify returns the CDR of a channel that is gone, or nil. A node that is connected has a while to report it: it may have gone
+// wrong a moment ago. One that was given up for lost had its time.
+func (n *node) testify(channel string) *models.CDR {
+	var wait time.Duration
+	if n.connected() {
+		wait = n.m.cfg.CDRWait
+	}
+	return n.witness.of(channel, wait)
+}
+
 // askCDR lets the switch's own record say how a session ended that heard nothing. Where there is none, the session stays lost.
 func (s *session) askCDR() {
 	if s.m.cfg.Simulated {
 		return
 	}
-	if cdr := s.node.witness.of(s.channel); cdr != nil {
+	if cdr := s.node.testify(s.channel); cdr != nil {
 		s.log.Info("the end of a lost call is its CDR's", "cause", cdr.Cause, "billed_seconds", cdr.BilledSeconds)
 		s.facts, s.lost = factsOf(cdr), false
 	}
