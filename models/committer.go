@@ -168,6 +168,9 @@ func (c *committer) end(db *gorm.DB, kept []*ticket) (again []*ticket) {
 	if err != nil {
 		err = fmt.Errorf("commit transaction: %w", err)
 	}
+	if err == nil {
+		c.core.commits.Add(1)
+	}
 	// Wake before answering: whoever has its answer can rely on the worker having been told.
 	if err == nil && slices.ContainsFunc(kept, func(t *ticket) bool { return t.due }) {
 		c.core.wakeWorkers()

@@ -43,6 +43,9 @@ func MigrateTo(ctx context.Context, s *Store, version int64) error {
 	return err
 }
 
+// Commits counts the write transactions that were committed.
+func Commits(s *Store) int64 { return s.commits.Load() }
+
 // Reader gives tests the pool of readers.
 func Reader(s *Store) *gorm.DB { return s.reader }
 

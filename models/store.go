@@ -71,6 +71,9 @@ type core struct {
 	// closing is closed when no transaction may begin any more.
 	closing chan struct{}
 
+	// commits counts the write transactions that were committed.
+	commits atomic.Int64
+
 	// turns rotates the endpoint that a claim begins with.
 	turns atomic.Uint64
 

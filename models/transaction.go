@@ -129,6 +129,7 @@ func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again boo
 	if err := db.Commit().Error; err != nil {
 		return retryable(err), fmt.Errorf("commit transaction: %w", err)
 	}
+	c.commits.Add(1)
 	if state.due {
 		c.wakeWorkers()
 	}
