@@ -109,7 +109,8 @@ func TestFinishTogether(t *testing.T) {
 
 		health, err := s.EndpointState(ctx, failing.ID)
 		require.NoError(t, err)
-		require.Equal(t, models.Endpoint{ApplicationID: failing.ID}, *health)
+		now := clock.Now()
+		require.Equal(t, models.Endpoint{ApplicationID: failing.ID, PulledAt: &now}, *health)
 		health, err = s.EndpointState(ctx, mixed.ID)
 		require.NoError(t, err)
 		require.Positive(t, health.ConsecutiveFailures)
