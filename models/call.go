@@ -312,7 +312,9 @@ func (s *Store) TransitionCall(ctx context.Context, call *Call, from []string) e
 			*call = row
 			return nil
 		}
-		result := fenced(tx.write(ctx).Model(&Call{}).Where("id = ? AND status IN ?", row.ID, from), &row).
+		var stored Call
+		counted := clause.Returning{Columns: []clause.Column{{Name: "last_command"}}}
+		result := fenced(tx.write(ctx).Model(&stored).Clauses(counted).Where("id = ? AND status IN ?", row.ID, from), &row).
 			Select("status", anys(append([]string{"updated_at"}, freeColumns...))...).Updates(&row)
 		if result.Error == nil && result.RowsAffected == 0 {
 			return fmt.Errorf("move call %q to %s: %w", row.ID, row.Status, ErrStale)
@@ -320,7 +322,7 @@ func (s *Store) TransitionCall(ctx context.Context, call *Call, from []string) e
 		if result.Error != nil {
 			return explain(result.Error, "move call %q to %s", row.ID, row.Status)
 		}
-		if !row.Live() {
+		if row.LastCommand = stored.LastCommand; row.LastCommand > 0 && !row.Live() {
 			if err := tx.dropCommands(ctx, row.ID); err != nil {
 				return err
 			}
