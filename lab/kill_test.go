@@ -285,10 +285,14 @@ func TestFreeSWITCHKilledInTheMiddle(t *testing.T) {
 // channelOf is the node's channel of a caller.
 func (s *system) channelOf(t *testing.T, from, to string) string {
 	t.Helper()
-	reply, err := s.node.Probe(t).API(t.Context(), "show channels as json")
-	require.NoError(t, err)
-	channel := inboundChannel(reply, from, to)
-	require.NotEmpty(t, channel, "from %s to %s in %s", from, to, reply)
+	probe := s.node.Probe(t)
+	var channel string
+	// The switch writes its table of channels a moment later.
+	require.Eventually(t, func() bool {
+		reply, err := probe.API(t.Context(), "show channels as json")
+		channel = inboundChannel(reply, from, to)
+		return err == nil && channel != ""
+	}, 20*time.Second, 50*time.Millisecond, "no channel from %s to %s", from, to)
 	return channel
 }
 
