@@ -16,6 +16,11 @@ func (s *session) bringDown() error {
 	if s.asked == nil {
 		s.ask(intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
 	}
+	// Stored before the switch is told: should nobody be here to hear how the call ended, it is known why.
+	s.flow.at.changed = true
+	if err := s.keep(); errors.Is(err, errAbandoned) {
+		return err
+	}
 	delay := 100 * time.Millisecond
 	for unknown := 0; ; {
 		if s.jobFailed() {

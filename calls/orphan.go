@@ -39,6 +39,7 @@ func (n *node) endOrphan(_ context.Context, call *models.Call, restarted bool) {
 		return
 	}
 	orphan := *call
+	orphan.Fence = n.row.LeaseToken // whoever has taken the node since has a greater one
 	begun := n.m.goWork(func() {
 		defer n.dropOrphan(orphan.ID)
 		n.buryOrphan(&orphan, restarted)
@@ -122,7 +123,7 @@ func (m *Manager) endUnseen(ctx context.Context, orphan *models.Call, cdr *model
 		if err != nil {
 			return err
 		}
-		if !call.Live() || call.Fence != orphan.Fence {
+		if !call.Live() || call.Fence > orphan.Fence {
 			return models.ErrStale
 		}
 		ended = call
@@ -143,7 +144,7 @@ func (m *Manager) endUnseenIn(ctx context.Context, tx *models.Store, call *model
 		if err := m.answerUnseen(ctx, tx, call, facts.answeredAt); err != nil {
 			return err
 		}
-		end = conclude(call.Direction, call.Status == StatusInProgress, facts, nil)
+		end = conclude(call.Direction, call.Status == StatusInProgress, facts, wishOf(&call.Cursor))
 	} else if call.Status == StatusInProgress {
 		end.status, end.sip, end.billed = StatusCompleted, http.StatusOK, billable(call, sign)
 	}

@@ -208,24 +208,17 @@ func (s *session) dialOut() error {
 	if err != nil {
 		return fmt.Errorf("cap the call: %w", err)
 	}
-	ctx, cancel := s.command()
-	job, err := s.node.sw.Originate(ctx, esl.Originate{
-		ChannelID: s.channel, Gateway: s.flow.gateway, Number: s.call.To, CallerIDNumber: s.call.From,
-		Timeout: time.Duration(s.call.TimeoutSeconds) * time.Second, ExecuteOnAnswer: []esl.App{limit},
-		Variables: []esl.Var{
-			// Only an answer ends the originate: with early media it would end at once, and the ring timer with it.
-			{Name: "ignore_early_media", Value: "true"},
-			{Name: "playback_terminators", Value: noTerminators},
-		},
-	})
-	cancel()
+	job, err := s.originate(limit)
 	if err != nil {
+		switch {
+		case errors.Is(err, errAbandoned), errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply) && s.box.leaving():
+			return s.passOn() // the connection was ended because the node is another controller's
+		case errors.Is(err, errEnded), errors.Is(err, errEnding):
+			return s.neverDialed(err)
+		}
 		s.log.Warn("originate failed", "error", err)
 		why := intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}
 		if errors.Is(err, esl.ErrDown) {
-			if s.box.leaving() && !errors.Is(err, esl.ErrNoReply) {
-				return s.passOn() // the connection was ended because the node is another controller's
-			}
 			why.reason = ReasonNodeLost
 		}
 		s.ask(why)
@@ -254,6 +247,41 @@ func (s *session) dialOut() error {
 			return err
 		}
 	}
+}
+
+// originate tells the switch to dial. A command that was surely not sent, because the node was away, is sent when it is back, as long as
+// the call may ring. An error of the session is one of the time before that.
+func (s *session) originate(limit esl.App) (*esl.Job, error) {
+	patience := s.deadline(time.Duration(s.call.TimeoutSeconds) * time.Second)
+	defer patience.stop()
+	for {
+		ctx, cancel := s.command()
+		job, err := s.node.sw.Originate(ctx, esl.Originate{
+			ChannelID: s.channel, Gateway: s.flow.gateway, Number: s.call.To, CallerIDNumber: s.call.From,
+			Timeout: time.Duration(s.call.TimeoutSeconds) * time.Second, ExecuteOnAnswer: []esl.App{limit},
+			Variables: []esl.Var{
+				// Only an answer ends the originate: with early media it would end at once, and the ring timer with it.
+				{Name: "ignore_early_media", Value: "true"},
+				{Name: "playback_terminators", Value: noTerminators},
+			},
+		})
+		cancel()
+		if err == nil || !errors.Is(err, esl.ErrDown) || errors.Is(err, esl.ErrNoReply) || patience.over() || s.box.leaving() {
+			return job, err
+		}
+		if err := s.awaitUp(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// neverDialed ends a call that was ended, or whose node was lost, before the switch was told of it: there is no channel to end.
+func (s *session) neverDialed(err error) error {
+	s.ended = true
+	if errors.Is(err, errEnding) {
+		s.facts = hangupFacts{cause: causeCancel}
+	}
+	return errEnded
 }
 
 // jobFailed says whether the switch has reported that the originate failed; an unknown end is no failure.

@@ -37,13 +37,15 @@ type storedQuestion struct {
 	Result map[string]any `json:"result,omitempty"`
 }
 
-// storedIntent is a scheduled hangup as the cursor keeps it.
+// storedIntent is a hangup as the cursor keeps it.
 type storedIntent struct {
-	Reason string `json:"reason"`
-	Source string `json:"source"`
-	Status string `json:"status,omitempty"`
-	Cause  string `json:"cause"`
-	SIP    int    `json:"sip,omitempty"`
+	Reason  string `json:"reason"`
+	Early   string `json:"early,omitempty"`
+	Source  string `json:"source"`
+	Status  string `json:"status,omitempty"`
+	Cause   string `json:"cause"`
+	SIP     int    `json:"sip,omitempty"`
+	Respond bool   `json:"respond,omitempty"`
 }
 
 // cursor writes the progress for the database.
@@ -63,10 +65,37 @@ func (s *session) cursor() models.Cursor {
 	if f.at.ask != nil && c.Done {
 		c.Ask = s.encode(storedQuestion{Kind: f.at.ask.kind, URL: f.at.ask.url, Result: f.at.ask.result})
 	}
-	if s.later != nil {
-		c.Later = s.encode(storedIntent{Reason: s.later.reason, Source: s.later.source, Status: s.later.status, Cause: s.later.cause, SIP: s.later.sip})
-	}
+	c.Later, c.Ending = s.encodeIntent(s.later), s.encodeIntent(s.asked)
 	return c
+}
+
+func (s *session) encodeIntent(i *intent) json.RawMessage {
+	if i == nil {
+		return nil
+	}
+	return s.encode(storedIntent{Reason: i.reason, Early: i.early, Source: i.source, Status: i.status, Cause: i.cause, SIP: i.sip, Respond: i.respond})
+}
+
+// readIntent reads a hangup that the cursor keeps, nil without one.
+func readIntent(raw json.RawMessage) (*intent, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	var i storedIntent
+	if err := json.Unmarshal(raw, &i); err != nil {
+		return nil, fmt.Errorf("read a stored hangup: %w", err)
+	}
+	return &intent{reason: i.Reason, early: i.Early, source: i.Source, status: i.Status, cause: i.Cause, sip: i.SIP, respond: i.Respond}, nil
+}
+
+// wishOf is why we ended a call, or had the switch end it, as far as its cursor says; nil where it says nothing.
+func wishOf(c *models.Cursor) *intent {
+	for _, raw := range []json.RawMessage{c.Ending, c.Later} {
+		if wish, err := readIntent(raw); err == nil && wish != nil {
+			return wish
+		}
+	}
+	return nil
 }
 
 // encode writes a part of the cursor. What we made ourselves can be written.

@@ -36,6 +36,7 @@ type resumption struct {
 func (n *node) takeOver(calls []*models.Call) {
 	var sessions []*session
 	for _, call := range calls {
+		call.Fence = n.row.LeaseToken // not what the row says: another may have taken the node since
 		s := newSession(n, call.ChannelID)
 		s.adopted = true
 		s.setCall(call)
@@ -58,6 +59,13 @@ func (s *session) resume() error {
 		return err
 	}
 	recorded := len(s.tapes) > 0
+	var err error
+	if s.later, err = readIntent(s.call.Cursor.Later); err != nil {
+		return err
+	}
+	if s.asked, err = readIntent(s.call.Cursor.Ending); err != nil {
+		return err
+	}
 	channel, err := s.readChannel()
 	if err != nil {
 		return err
@@ -65,6 +73,9 @@ func (s *session) resume() error {
 	s.restoreChannel(channel)
 	if err := s.restoreFlow(channel); err != nil {
 		return err
+	}
+	if s.asked != nil {
+		return errEnding
 	}
 	s.takeOrders()
 	if channel.Get("Answer-State") == "answered" {
@@ -170,13 +181,6 @@ func (s *session) restoreChannel(channel *esl.Event) {
 func (s *session) restoreFlow(channel *esl.Event) error {
 	c, f := s.call.Cursor, &s.flow
 	f.last, f.idle, f.fellBack = c.Last, c.Idle, c.FellBack
-	if len(c.Later) > 0 {
-		var later storedIntent
-		if err := json.Unmarshal(c.Later, &later); err != nil {
-			return fmt.Errorf("read the scheduled hangup: %w", err)
-		}
-		s.later = &intent{reason: later.Reason, source: later.Source, status: later.Status, cause: later.Cause, sip: later.SIP}
-	}
 	if len(c.List) == 0 {
 		return nil
 	}

@@ -2,7 +2,9 @@ package lab_test
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"os"
 	"slices"
@@ -30,9 +32,12 @@ const leaseOfTest = 2 * time.Second
 func newLeaseWorld(t *testing.T) *leaseWorld {
 	t.Helper()
 	w := &leaseWorld{chaosWorld: newChaosWorld(t, chaosPlan{seed: 1, lease: leaseOfTest, pace: 1}), t: t}
+	waits := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(rw, `[{"action":"answer"},{"action":"pause","seconds":300}]`)
+	}))
+	t.Cleanup(waits.Close)
 	made := w.create(t, "/v1/applications", object{
-		"name": "waits", "webhook_url": w.sink.url + "/hook", "webhook_secret": w.sink.secretText(), "events": []string{"*"},
-		"fallback_actions": []object{{"action": "answer"}, {"action": "pause", "seconds": 300}},
+		"name": "waits", "answer_url": waits.URL, "webhook_url": w.sink.url + "/hook", "webhook_secret": w.sink.secretText(), "events": []string{"*"},
 	})
 	w.app.id, w.app.key = made.text("id"), made.text("api_key")
 	return w

@@ -107,6 +107,8 @@ type Cursor struct {
 	Idle      int             `json:"idle,omitempty"`
 	FellBack  bool            `json:"fell_back,omitempty"`
 	Detecting bool            `json:"detecting,omitempty"`
+	// Ending is why the switch was told to end the call.
+	Ending json.RawMessage `json:"ending,omitempty"`
 	Later     json.RawMessage `json:"later,omitempty"`
 }
 

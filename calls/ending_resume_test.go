@@ -1,0 +1,53 @@
+package calls
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/esl"
+	"tandem/models/modelstest"
+)
+
+// Why a call is ended is stored, with all that waited to be told, before the switch is told to end it.
+func TestWhyACallEndsIsStoredFirst(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"pause","seconds":1},{"action":"notify","payload":{"a":1}},{"action":"hangup","reason":"busy"}]`))
+	s.sw.script("kill", func(command) error { return nil }) // the controller dies in this moment
+	created := s.create()
+	s.sw.await("kill")
+	s.manager.die()
+	stored, err := s.store.CallByID(t.Context(), created.ID)
+	require.NoError(t, err)
+	require.True(t, stored.Live())
+	require.Equal(t, 1, count(s.allKinds(created.ID), "call.notify"))
+	wish := wishOf(&stored.Cursor)
+	require.Equal(t, []any{"busy", SourceActions, causeBusy}, []any{wish.reason, wish.source, wish.cause})
+}
+
+// A call whose originate could not be sent is dialled when the node is back.
+func TestOriginateIsSentWhenTheNodeIsBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"dtmf","digits":"1"}]`))
+	s.sw.script("originate", func(command) error { return esl.ErrDown })
+	created := s.create()
+	s.sw.await("originate")
+	s.sw.handler.HandleDown(errors.New("reset"))
+	s.sw.script("originate", nil)
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
+	call := s.end()
+	require.Equal(t, []any{created.ID, StatusCompleted, ReasonCompleted}, []any{call.ID, call.Status, call.Reason})
+
+	s.sw.script("originate", func(command) error { return esl.ErrDown })
+	created = s.create()
+	s.sw.await("originate")
+	_, err := s.manager.Cancel(t.Context(), s.customer.ID, created.ID, nil)
+	require.NoError(t, err)
+	call = s.end()
+	require.Equal(t, []any{created.ID, StatusCanceled}, []any{call.ID, call.Status})
+	require.WithinDuration(t, time.Now(), *call.EndedAt, 10*time.Second)
+}
