@@ -101,8 +101,11 @@ func (s *session) rejoinQueue(t *ticket) error {
 		t.position, err = s.m.cfg.Store.QueuePosition(ctx, t.entry.ID)
 		return err
 	})
-	if err != nil && !errors.Is(err, models.ErrNotFound) {
+	if err != nil && !errors.Is(err, models.ErrNotFound) && !errors.Is(err, models.ErrStale) {
 		return err
+	}
+	if t.entry.State != models.QueueTaken || t.entry.TakenAt == nil || !t.entry.TakenAt.Before(s.since) {
+		return nil // or a taker of this controller's has it already, and says so
 	}
 	return s.returnToQueue(t)
 }

@@ -35,10 +35,11 @@ type resumption struct {
 // other.
 func (n *node) takeOver(calls []*models.Call) {
 	var sessions []*session
+	now := n.m.cfg.Store.Now()
 	for _, call := range calls {
 		call.Fence = n.row.LeaseToken // not what the row says: another may have taken the node since
 		s := newSession(n, call.ChannelID)
-		s.adopted = true
+		s.adopted, s.since = true, now
 		s.setCall(call)
 		if err := n.m.register(s); err != nil {
 			n.log.Error("call of an earlier controller not taken over", "call_id", call.ID, "channel", call.ChannelID, "error", err)

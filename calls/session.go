@@ -40,6 +40,7 @@ type session struct {
 	app  *models.Application // who answers for the call
 
 	park     *esl.Event // the event that announced an inbound leg
+	since    time.Time  // when the session began, by the store's clock
 	adopted  bool       // the call is an earlier controller's: the session goes on with it
 	parked   bool
 	bridged  bool // the channel's variables for bridges are set
