@@ -32,7 +32,7 @@ const (
 		SELECT nextval('events_position') FROM guard WHERE held IS NOT NULL)`
 )
 
-// JournalEnd, as a page's cursor, stands for the end of the journal: the page is empty, and its Next is where what happens from
+// JournalEnd is the cursor that stands for the end of the journal: the page is empty, and its Next is where what happens from
 // now on begins.
 const JournalEnd = "now"
 

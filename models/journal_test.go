@@ -2,7 +2,6 @@ package models_test
 
 import (
 	"encoding/base64"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,9 +215,7 @@ func TestJournalSkipsNothing(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					for _, id := range idsOf(page.Events) {
-						seen[reader] = append(seen[reader], id)
-					}
+					seen[reader] = append(seen[reader], idsOf(page.Events)...)
 					if cursor = page.Next; last && !page.More {
 						return nil
 					}
@@ -231,7 +228,7 @@ func TestJournalSkipsNothing(t *testing.T) {
 		all, _ := readOn(t, s, customer.ID, models.EventFilter{}, "", 100)
 		require.Len(t, all, int(written.Load()))
 		for reader := range readers {
-			require.Equal(t, idsOf(all), seen[reader], fmt.Sprintf("reader %d", reader))
+			require.Equal(t, idsOf(all), seen[reader], "reader %d", reader)
 		}
 	})
 }
