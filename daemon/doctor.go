@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -76,7 +78,25 @@ func examine(ctx context.Context, row *models.Node) []Check {
 	} else {
 		checks = append(checks, Check{OK: true, Subject: subject, Finding: "text of customers is never expanded"})
 	}
-	return checks
+	return append(checks, checkCDRs(ctx, conn, row))
+}
+
+// checkCDRs checks that a node says how its channels ended, to the endpoint or by files, and that none of the files were refused.
+func checkCDRs(ctx context.Context, conn commander, row *models.Node) Check {
+	subject := "node " + row.Name
+	loaded, err := conn.API(ctx, "module_exists mod_json_cdr")
+	switch {
+	case err != nil:
+		return Check{Subject: subject, Finding: "mod_json_cdr was not asked for: " + err.Error()}
+	case strings.TrimSpace(loaded) != "true":
+		return Check{Subject: subject, Finding: "mod_json_cdr is not loaded: calls that end while no controller listens are billed by guess", Fix: "load it, as freeswitch-conf does"}
+	}
+	folder := filepath.Join(cdrFolder(row.ConfDir), refusedCDRs)
+	refused, err := os.ReadDir(folder)
+	if err == nil && len(refused) > 0 {
+		return Check{Subject: subject, Finding: fmt.Sprintf("%d files in %s are no CDRs", len(refused), folder), Fix: "look at them and delete them; the log of tandem says what is wrong with each"}
+	}
+	return Check{OK: true, Subject: subject, Finding: "reports how its channels ended"}
 }
 
 // checkPassword refuses FreeSWITCH's well-known default on an address that others can reach.

@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,4 +38,21 @@ func TestCheckPasswordRefusesTheDefaultOffLoopback(t *testing.T) {
 	require.NoError(t, checkPassword(&models.Node{ESLAddr: "10.0.0.5:8021", Password: "another"}))
 	require.Error(t, checkPassword(&models.Node{ESLAddr: "10.0.0.5:8021", Password: "ClueCon"}))
 	require.Error(t, checkPassword(&models.Node{ESLAddr: "fs-1:8021", Password: "ClueCon"}))
+}
+
+func TestCheckCDRs(t *testing.T) {
+	t.Parallel()
+	node, folder := folderOf(t, nil)
+	check := func(loaded string, err error) Check {
+		return checkCDRs(t.Context(), answers{expansion: loaded, err: err}, &node)
+	}
+	require.True(t, check("true\n", nil).OK)
+	require.Contains(t, check("false", nil).Finding, "is not loaded")
+	require.Contains(t, check("", errors.New("gone")).Finding, "gone")
+	require.NoError(t, os.Mkdir(filepath.Join(folder, refusedCDRs), 0o755))
+	require.True(t, check("true", nil).OK)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, refusedCDRs, "a.cdr.json"), nil, 0o600))
+	found := check("true", nil)
+	require.False(t, found.OK)
+	require.Contains(t, found.Finding, "1 files in ")
 }

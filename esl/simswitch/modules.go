@@ -8,7 +8,7 @@ import (
 // DefaultModules are the modules that a switch has whose Config names none: those that freeswitch-conf loads.
 func DefaultModules() []string {
 	return []string{"mod_logfile", "mod_event_socket", "mod_commands", "mod_dptools", "mod_dialplan_xml", "mod_sofia", "mod_sndfile",
-		"mod_tone_stream", "mod_flite", "mod_conference", "mod_avmd"}
+		"mod_tone_stream", "mod_json_cdr", "mod_flite", "mod_conference", "mod_avmd"}
 }
 
 // The modules that an application or a command belongs to. Where none is named, it is one that every switch has.
