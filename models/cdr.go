@@ -164,18 +164,6 @@ func (s *Store) BillingDifferences(ctx context.Context) ([]BillingDifference, er
 	return rows, explain(err, "read billing differences")
 }
 
-// PruneCDRs deletes the CDRs stored before a moment and returns how many there were. One that was not checked yet stays, and so
-// does what was found.
-func (s *Store) PruneCDRs(ctx context.Context, before time.Time) (int64, error) {
-	var pruned int64
-	err := s.InTx(ctx, func(tx *Store) error {
-		result := tx.write(ctx).Exec("DELETE FROM cdrs WHERE received_at < ? AND checked_at IS NOT NULL", micros(before))
-		pruned = result.RowsAffected
-		return explain(result.Error, "prune CDRs")
-	})
-	return pruned, err
-}
-
 // EndedChannels returns those of the channels of a node that should not be there any more: of calls that have ended, and of legs
 // that have ended or whose call has, unless the channel is a live call's own.
 func (s *Store) EndedChannels(ctx context.Context, nodeID string, channels []string) ([]string, error) {
