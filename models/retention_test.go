@@ -59,6 +59,21 @@ func count(t *testing.T, s *models.Store, query string, args ...any) int {
 	return n
 }
 
+// manyEvents adds n events that nobody wants, a multiple of 100, to a call.
+func manyEvents(t *testing.T, s *models.Store, call *models.Call, n int) {
+	t.Helper()
+	for range n / 100 {
+		require.NoError(t, s.InTx(t.Context(), func(tx *models.Store) error {
+			for range 100 {
+				if err := tx.AppendEvent(t.Context(), &models.Event{CallID: call.ID, Type: "call.dtmf"}, body); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+}
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
@@ -70,14 +85,7 @@ func TestPrune(t *testing.T) {
 
 		// An old call with all that a call leaves, and more events than one batch.
 		old := modelstest.Call(t, s, app)
-		require.NoError(t, s.InTx(ctx, func(tx *models.Store) error {
-			for range 1100 {
-				if err := tx.AppendEvent(ctx, &models.Event{CallID: old.ID, Type: "call.dtmf"}, body); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
+		manyEvents(t, s, old, 1100)
 		appendEvent(t, s, old, "call.notify")
 		require.NoError(t, s.SaveLeg(ctx, &models.Leg{CallID: old.ID, CustomerID: customer.ID, Kind: models.LegDial, Status: models.LegEnded}))
 		room, _, err := s.OpenConference(ctx, customer.ID, "room", node.ID)
@@ -186,14 +194,7 @@ func TestPruneRests(t *testing.T) {
 	t.Parallel()
 	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
 		call := modelstest.Call(t, s, modelstest.Application(t, s, modelstest.Customer(t, s, 1000)))
-		require.NoError(t, s.InTx(t.Context(), func(tx *models.Store) error {
-			for range 1600 {
-				if err := tx.AppendEvent(t.Context(), &models.Event{CallID: call.ID, Type: "call.dtmf"}, body); err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
+		manyEvents(t, s, call, 1600)
 		endCall(t, s, call)
 		clock.Advance(month + time.Second)
 		enough := errors.New("enough")
