@@ -17,8 +17,8 @@ import (
 	"tandem/models"
 )
 
-// witnessed is an installation whose node posts its CDRs to the controller, with the database at hand.
-func witnessed(t *testing.T) (*system, *models.Store) {
+// witnessed is an installation whose node posts its CDRs to the controller, with the link to its Event Socket and the database at hand.
+func witnessed(t *testing.T) (*system, *lab.Link, *models.Store) {
 	t.Helper()
 	lab.Require(t)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "tandem.db")
@@ -33,7 +33,10 @@ func witnessed(t *testing.T) (*system, *models.Store) {
 	}})
 	started.Wait()
 	require.NotNil(t, s.carrier)
-	s.open(t, s.node.ESLAddr, s.node.PasswordFile, s.node.ConfDir)
+	link, err := lab.NewLink(t.Context(), s.node.ESLAddr)
+	require.NoError(t, err)
+	t.Cleanup(link.Close)
+	s.open(t, link.Addr(), s.node.PasswordFile, s.node.ConfDir)
 	s.run(t, "nodes", "cdr-token", "first", "--cdr-token-file", tokenFile)
 	s.outboundTrunk(t, s.customer, "acme", lab.CarrierPassword, "REGED")
 
@@ -50,7 +53,7 @@ func witnessed(t *testing.T) (*system, *models.Store) {
 	store, err := models.Open(t.Context(), models.Config{URL: database, Key: key})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return s, store
+	return s, link, store
 }
 
 // cdrOf waits for the CDR of a channel.
@@ -68,7 +71,7 @@ func cdrOf(t *testing.T, store *models.Store, call *models.Call, channel string)
 // TestFreeSWITCHCDRs has calls end in every way, with and without a controller, and the node itself.
 func TestFreeSWITCHCDRs(t *testing.T) {
 	t.Parallel()
-	s, store := witnessed(t)
+	s, link, store := witnessed(t)
 	folder := filepath.Join(s.node.ConfDir, "tandem", "cdr")
 	files := func() (names []string) {
 		entries, err := os.ReadDir(folder)
@@ -151,6 +154,33 @@ func TestFreeSWITCHCDRs(t *testing.T) {
 		}
 		require.Less(t, time.Since(began), 20*time.Second)
 		require.Empty(t, files(), "what is stored is deleted")
+	})
+
+	t.Run("link cut for five seconds", func(t *testing.T) { //nolint:paralleltest // see above
+		app := s.newApplication(t, s.customer, "cut", nil, func(q question) any {
+			if strings.HasSuffix(q.call().text("to"), "0002") {
+				return []object{{"action": "pause", "seconds": 9}, {"action": "hangup"}}
+			}
+			return []object{{"action": "pause", "seconds": 30}}
+		})
+		for name, state := range map[string]lab.LinkState{"reset": lab.LinkReset, "silent": lab.LinkSilent} {
+			stays, leaves := s.callFrom(t, app, "+15550200002", nil), s.callFrom(t, app, "+15550200701", nil)
+			app.until(soon(t), t, stays.text("id"), "call.answered")
+			app.until(soon(t), t, leaves.text("id"), "call.answered")
+			link.Set(state)
+			cut := time.Now()
+			row := stored(leaves)
+			cdr := cdrOf(t, store, row, row.ChannelID) // it hung up after 2 s; the post goes another way
+			require.Less(t, time.Since(cut), 5*time.Second)
+			require.Eventually(t, func() bool { return time.Since(cut) >= 5*time.Second }, 10*time.Second, 10*time.Millisecond)
+			link.Set(lab.LinkUp)
+			end, _ := app.ended(soon(t), t, s, leaves.text("id"))
+			t.Logf("%s: the end of the call that left is told %s after the cut", name, time.Since(cut).Round(time.Millisecond))
+			require.Equal(t, []any{"callee_hangup", cdr.BilledSeconds}, []any{end.part("call")["reason"], end.part("data").number("billed_seconds")})
+			end, _ = app.ended(soon(t), t, s, stays.text("id"))
+			t.Logf("%s: the other one ended %s after the cut", name, time.Since(cut).Round(time.Millisecond))
+			require.Equal(t, []any{"completed", "actions"}, []any{end.part("call")["reason"], end.part("call")["hangup_source"]})
+		}
 	})
 
 	t.Run("node killed", func(t *testing.T) { //nolint:paralleltest // see above
