@@ -120,7 +120,7 @@ func TestCommitsAreLost(t *testing.T) {
 	t.Parallel()
 	server, store := killable(t)
 	s := newScene(t, store)
-	const calls, says = 20, 40
+	const calls, says = 15, 30
 	s.answers("/answer", reply("["+strings.Repeat(`{"action":"notify","payload":{"n":1}},{"action":"say","text":"x"},`, says)+`{"action":"hangup"}]`))
 	var kills sync.WaitGroup
 	stop := make(chan struct{})
@@ -157,7 +157,7 @@ func TestCommitsAreLost(t *testing.T) {
 		s.callIn()
 	}
 	for range calls {
-		call := s.end()
+		call := s.endWithin(2 * time.Minute)
 		require.Equal(t, StatusCompleted, call.Status)
 		kinds := map[string]int{}
 		for _, kind := range s.allKinds(call.ID) {
