@@ -104,12 +104,12 @@ type Cursor struct {
 	Last map[string]any `json:"last,omitempty"`
 	// Idle counts the questions since the last media or input, FellBack says that the list comes from fallback_actions,
 	// Detecting that machine detection was under way, Later is the hangup that the switch was told to do later.
-	Idle      int             `json:"idle,omitempty"`
-	FellBack  bool            `json:"fell_back,omitempty"`
-	Detecting bool            `json:"detecting,omitempty"`
+	Idle      int  `json:"idle,omitempty"`
+	FellBack  bool `json:"fell_back,omitempty"`
+	Detecting bool `json:"detecting,omitempty"`
 	// Ending is why the switch was told to end the call.
 	Ending json.RawMessage `json:"ending,omitempty"`
-	Later     json.RawMessage `json:"later,omitempty"`
+	Later  json.RawMessage `json:"later,omitempty"`
 }
 
 // Live reports whether the call has not ended.

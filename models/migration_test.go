@@ -183,6 +183,7 @@ func TestMigrateDownWithGaps(t *testing.T) {
 			require.NoError(t, s.AppendEvent(ctx, &models.Event{CallID: "call_1", Type: kind}, body))
 		}
 		// A call of which nothing was wanted yet, and one that is through with everything.
+		require.NoError(t, models.Write(ctx, s, "UPDATE calls SET ended_at = NULL WHERE id = 'call_2'"))
 		require.NoError(t, s.AppendEvent(ctx, &models.Event{CallID: "call_2", Type: "call.dtmf"}, body))
 		require.NoError(t, models.Write(ctx, s, `INSERT INTO calls (id, customer_id, application_id, direction, status, from_number, to_number, record, metadata,
 				variables, channel_id, reason, hangup_source, cause, q850, sip_code, price_per_minute_micros, hold_micros, granted_seconds, timeout_seconds,

@@ -53,6 +53,17 @@ func TestFence(t *testing.T) {
 		found, err := s.CallByID(ctx, call.ID)
 		require.NoError(t, err)
 		require.Equal(t, []any{"by the first", models.CallInProgress, int64(2)}, []any{found.Reason, found.Status, found.LastSequence})
+
+		// Nobody tells anything of a call that has ended but its end.
+		now := s.Now()
+		taken.Status, taken.EndedAt = models.CallCompleted, &now
+		require.NoError(t, s.TransitionCall(ctx, &taken, []string{models.CallInProgress}))
+		last := &models.Event{CallID: call.ID, Type: "call.completed", Fence: taken.Fence}
+		require.NoError(t, s.AppendEvent(ctx, last, body))
+		for _, fence := range []int64{0, taken.Fence} {
+			require.ErrorIs(t, s.AppendEvent(ctx, &models.Event{CallID: call.ID, Type: "call.dtmf", Fence: fence}, body), models.ErrStale)
+		}
+		require.ErrorIs(t, s.AppendEvent(ctx, &models.Event{CallID: "call_none", Type: "call.dtmf"}, body), models.ErrNotFound)
 	})
 }
 
