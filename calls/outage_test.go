@@ -124,10 +124,11 @@ func TestCommitsAreLost(t *testing.T) {
 	s.answers("/answer", reply("["+strings.Repeat(`{"action":"notify","payload":{"n":1}},{"action":"say","text":"x"},`, says)+`{"action":"hangup"}]`))
 	var kills sync.WaitGroup
 	stop := make(chan struct{})
-	defer func() {
+	quiet := sync.OnceFunc(func() {
 		close(stop)
 		kills.Wait()
-	}()
+	})
+	defer quiet()
 	spoken := make(chan string, calls*says)
 	s.sw.script("execute speak", func(c command) error {
 		spoken <- c.channel
@@ -156,8 +157,20 @@ func TestCommitsAreLost(t *testing.T) {
 	for range calls {
 		s.callIn()
 	}
+	var ids []string
 	for range calls {
-		call := s.endWithin(2 * time.Minute)
+		select {
+		case ended := <-s.ended:
+			ids = append(ids, ended.ID)
+		case <-time.After(2 * time.Minute):
+			require.Fail(t, "a call has not ended")
+		}
+	}
+	quiet()
+	for _, id := range ids {
+		call, err := store.CallByID(t.Context(), id)
+		require.NoError(t, err)
+		s.checkEnded(call)
 		require.Equal(t, StatusCompleted, call.Status)
 		kinds := map[string]int{}
 		for _, kind := range s.allKinds(call.ID) {

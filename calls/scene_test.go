@@ -204,18 +204,13 @@ func (s *scene) create(edit ...func(*CreateRequest)) *models.Call {
 // end waits for the next call to end and checks what holds of every ended call.
 func (s *scene) end() models.Call {
 	s.t.Helper()
-	return s.endWithin(15 * time.Second)
-}
-
-func (s *scene) endWithin(patience time.Duration) models.Call {
-	s.t.Helper()
 	select {
 	case ended := <-s.ended:
 		call, err := s.store.CallByID(s.t.Context(), ended.ID)
 		require.NoError(s.t, err)
 		s.checkEnded(call)
 		return *call
-	case <-time.After(patience):
+	case <-time.After(15 * time.Second):
 		require.Failf(s.t, "no call ended", "commands: %q", s.sw.log())
 		return models.Call{}
 	}
