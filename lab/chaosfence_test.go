@@ -7,15 +7,25 @@ import (
 	"sync"
 )
 
-// fenceJudge listens on the link to all that controllers tell the switch, and notes each command that comes from one after another has
-// taken the node. A controller writes the token of its lease into the switch when it takes it (docs/architecture.md).
+// fenceJudge listens on the link to all that controllers tell the switch, and notes each command that comes from one after a later one has
+// commanded. A controller writes the token of its lease into the switch when it takes it, and waits a moment before it commands: what the one
+// before it has under way may come until then.
 type fenceJudge struct {
 	mu       sync.Mutex
 	tokens   map[int]int64  // the token that each connection has written
 	rests    map[int][]byte // the begun lines
 	highest  int64
+	steering int64 // the token of the last one that has commanded
 	commands int
 	problems problems
+	taken    func() // told when a controller takes the node
+}
+
+// whenTaken has a function called whenever a controller takes the node.
+func (j *fenceJudge) whenTaken(taken func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.taken = taken
 }
 
 // hear takes in what a connection has sent.
@@ -39,6 +49,9 @@ func (j *fenceJudge) line(conn int, line string) {
 			j.problems.add("an older controller wrote its token over a newer one", "%d over %d", token, j.highest)
 		}
 		j.tokens[conn] = token
+		if token > j.highest && j.taken != nil {
+			j.taken()
+		}
 		j.highest = max(j.highest, token)
 		return
 	}
@@ -46,9 +59,10 @@ func (j *fenceJudge) line(conn int, line string) {
 		return
 	}
 	j.commands++
-	if j.tokens[conn] < j.highest {
-		j.problems.add("a controller commanded a node that another had taken", "%.120s (token %d, the node's is %d)", line, j.tokens[conn], j.highest)
+	if j.tokens[conn] < j.steering {
+		j.problems.add("two controllers steered the node", "%.120s (token %d, after a command with %d)", line, j.tokens[conn], j.steering)
 	}
+	j.steering = max(j.steering, j.tokens[conn])
 }
 
 // changes tells whether a line begins a command that does something to a call.

@@ -29,9 +29,9 @@ func (p chaosPlan) flowOf(call, direction string) [][]object {
 	if rng.IntN(4) == 0 {
 		f.add(object{"action": "record_call"})
 	}
-	f.add(object{"action": "say", "text": "Welcome to the middle of a storm."})
+	f.add(object{"action": "say", "text": "Welcome."})
 	f.notify()
-	gather := object{"action": "gather", "num_digits": 2, "timeout": 20, "prompt": []object{{"action": "say", "text": "Please type two digits."}}}
+	gather := object{"action": "gather", "num_digits": 2, "timeout": max(8, 20*pace), "prompt": []object{{"action": "say", "text": "Two digits."}}}
 	if direction == "outbound" {
 		gather["timeout"] = max(1, seconds(10))
 	}
@@ -48,7 +48,7 @@ func (p chaosPlan) flowOf(call, direction string) [][]object {
 			case 2:
 				f.add(object{"action": "set", "variables": object{"step": strconv.Itoa(f.index)}})
 			case 3:
-				f.add(object{"action": "say", "text": "Still here, " + strings.Repeat("and on, ", rng.IntN(12)) + "good."})
+				f.add(object{"action": "say", "text": strings.Repeat("On we go. ", 1+int(12*pace*rng.Float64()))})
 			default:
 				f.add(object{"action": "pause", "seconds": seconds(20)})
 			}

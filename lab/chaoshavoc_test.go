@@ -56,14 +56,14 @@ func (w *chaosWorld) note(format string, args ...any) {
 
 // havocs are all the kinds. A kill of the switch takes all calls with it, so it is rare.
 var havocs = []havoc{
-	{kind: "controller", weight: 30, part: "controllers", forms: []string{"holder", "holder", "other"}, strike: killController},
-	{kind: "both-controllers", weight: 6, part: "controllers", strike: killBoth},
-	{kind: "pause", weight: 12, part: "controllers", forms: []string{"holder", "holder", "other"}, strike: pauseController},
-	{kind: "drain", weight: 8, part: "controllers", forms: []string{"holder", "other"}, strike: drainController},
-	{kind: "link", weight: 18, part: "link", forms: []string{"reset", "silent"}, strike: cutLink},
-	{kind: "database", weight: 12, part: "database", strike: killDatabase},
-	{kind: "endpoint", weight: 10, part: "endpoint", forms: []string{"dead", "failing", "slow"}, strike: failEndpoint},
-	{kind: "switch", weight: 5, part: "switch", strike: killSwitch},
+	{kind: "controller", weight: 30, part: "controllers", on: true, forms: []string{"holder", "holder", "other"}, strike: killController},
+	{kind: "both-controllers", weight: 6, part: "controllers", on: true, strike: killBoth},
+	{kind: "pause", weight: 12, part: "controllers", on: true, forms: []string{"holder", "holder", "other"}, strike: pauseController},
+	{kind: "drain", weight: 8, part: "controllers", on: true, forms: []string{"holder", "other"}, strike: drainController},
+	{kind: "link", weight: 18, part: "link", on: true, forms: []string{"reset", "silent"}, strike: cutLink},
+	{kind: "database", weight: 12, part: "database", on: true, strike: killDatabase},
+	{kind: "endpoint", weight: 10, part: "endpoint", on: true, forms: []string{"dead", "failing", "slow"}, strike: failEndpoint},
+	{kind: "switch", weight: 5, part: "switch", on: true, strike: killSwitch},
 }
 
 // strikePlan is a havoc with what the seed has drawn for it.

@@ -127,7 +127,7 @@ const (
 // checkProcesses: no process has crashed, taken more memory than it may, or kept goroutines of calls that are over.
 func (w *chaosWorld) checkProcesses(t *testing.T, p *problems) {
 	t.Helper()
-	if most := w.watch.memory; most > memoryOfItself+memoryOfCall*w.plan.calls {
+	if most := w.watch.most(); most > memoryOfItself+memoryOfCall*w.plan.calls {
 		p.add("a controller took too much memory", "%d MiB", most>>10)
 	}
 	for _, c := range []*part{w.controllers[0].part, w.controllers[1].part, w.telephone} {
@@ -137,7 +137,7 @@ func (w *chaosWorld) checkProcesses(t *testing.T, p *problems) {
 				p.add("a process has crashed", "%s: %s", c.name, log[i:min(len(log), i+900)])
 			}
 		}
-		for _, ended := range c.ended {
+		for _, ended := range c.troubles() {
 			if strings.Contains(ended, "had to be killed") {
 				p.add("a process did not stop", "%s", ended)
 			}
@@ -172,7 +172,7 @@ func (w *chaosWorld) logOf(t *testing.T, c *part) string {
 func (w *chaosWorld) report(t *testing.T, took time.Duration) {
 	t.Helper()
 	calls := w.readCalls(t)
-	each, first := w.watch.waits()
+	each, taken := w.watch.waits()
 	tales := w.sink.snapshot()
 	events := 0
 	for _, tale := range tales {
@@ -180,7 +180,7 @@ func (w *chaosWorld) report(t *testing.T, took time.Duration) {
 	}
 	var ended []string
 	for _, c := range w.controllers {
-		ended = append(ended, c.ended...)
+		ended = append(ended, c.troubles()...)
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "seed %d, %s with %d calls at a time\n", w.plan.seed, took.Round(time.Second), w.plan.calls)
@@ -188,9 +188,9 @@ func (w *chaosWorld) report(t *testing.T, took time.Duration) {
 	fmt.Fprintf(&out, "%d calls: %s\n", len(calls), outcomes(calls))
 	fmt.Fprintf(&out, "%d webhooks taken, %d came again, %d requests refused on purpose; %d commands accepted, %d calls ordered, %d callers\n", events, w.sink.repeated, w.sink.refused,
 		len(w.load.commands), len(w.load.outbound), len(w.load.inbound))
-	fmt.Fprintf(&out, "the controller that steers was taken away %d times; first command to the node after p50 %s, p99 %s; the next command of a call that needed one: p50 %s, p99 %s (%d calls)\n",
-		len(first), quantile(first, 0.5), quantile(first, 0.99), quantile(each, 0.5), quantile(each, 0.99), len(each))
-	fmt.Fprintf(&out, "most memory of a controller %d MiB", w.watch.memory>>10)
+	fmt.Fprintf(&out, "the controller that steers was taken away %d times; the next had taken the node after p50 %s, p99 %s; the next command of a call that needed one came after p50 %s, p99 %s (%d calls)\n",
+		len(taken), quantile(taken, 0.5), quantile(taken, 0.99), quantile(each, 0.5), quantile(each, 0.99), len(each))
+	fmt.Fprintf(&out, "most memory of a controller %d MiB", w.watch.most()>>10)
 	if len(ended) > 0 {
 		fmt.Fprintf(&out, "; %d times one ended by itself, the last: %s", len(ended), ended[len(ended)-1])
 	}

@@ -36,7 +36,7 @@ type watched struct {
 // strike is the moment at which the node lost the controller that steered it.
 type strike struct {
 	at    time.Time
-	taken time.Time // the first command on any channel afterwards
+	taken time.Time // when the next controller took the node
 	// waits are the times to the next command of the calls that were due for one before the lease had run out.
 	waits []time.Duration
 }
@@ -116,9 +116,6 @@ func (v *watcher) commanded(c *watched, now time.Time) {
 		return
 	}
 	c.counted = len(v.strikes)
-	if s.taken.IsZero() {
-		s.taken = now
-	}
 	if c.idle && c.idledAt.Before(s.at.Add(v.w.plan.lease)) {
 		s.waits = append(s.waits, now.Sub(later(s.at, c.idledAt)))
 	}
@@ -129,6 +126,15 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// taken notes that a controller takes the node now.
+func (v *watcher) taken() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if n := len(v.strikes); n > 0 && v.strikes[n-1].taken.IsZero() {
+		v.strikes[n-1].taken = time.Now()
+	}
 }
 
 // struck notes that the controller that steers the node is taken away now.
@@ -148,6 +154,13 @@ func (v *watcher) weigh() {
 	}
 }
 
+// most is the most memory that a controller had, in KiB.
+func (v *watcher) most() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.memory
+}
+
 // residentKiB is what of a process is in memory, 0 where that cannot be read.
 func residentKiB(pid int) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -164,17 +177,17 @@ func residentKiB(pid int) int {
 }
 
 // waits are the times from a strike, or from when a call needed its next command if that was later, to that command; and the times from the
-// strikes to the first command on any call.
-func (v *watcher) waits() (each, first []time.Duration) {
+// strikes until the next controller had taken the node.
+func (v *watcher) waits() (each, taken []time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, s := range v.strikes {
 		each = append(each, s.waits...)
 		if !s.taken.IsZero() {
-			first = append(first, s.taken.Sub(s.at))
+			taken = append(taken, s.taken.Sub(s.at))
 		}
 	}
 	slices.Sort(each)
-	slices.Sort(first)
-	return each, first
+	slices.Sort(taken)
+	return each, taken
 }

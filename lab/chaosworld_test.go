@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -162,6 +163,13 @@ func (p *part) down(signal os.Signal, patience time.Duration) {
 	<-done
 }
 
+// troubles are how it ended although it was wanted, and how it did not end although it was not.
+func (p *part) troubles() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ended)
+}
+
 // pid is 0 while it does not run.
 func (p *part) pid() int {
 	p.mu.Lock()
@@ -237,6 +245,7 @@ func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 	w.answers(t, w.controllers[1])
 	w.furnish(t, passwordFile)
 	w.watch = startWatcher(t, w)
+	w.fence.whenTaken(w.watch.taken)
 	return w
 }
 
