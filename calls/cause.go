@@ -38,7 +38,6 @@ const (
 	ReasonTrunkUnavailable    = "trunk_unavailable"
 	ReasonCodecMismatch       = "codec_mismatch"
 	ReasonNodeLost            = "node_lost"
-	ReasonControllerRestarted = "controller_restarted"
 	ReasonAnswerURLFailed     = "answer_url_failed"
 	ReasonInsufficientBalance = "insufficient_balance"
 	ReasonInternalError       = "internal_error"

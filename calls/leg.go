@@ -206,7 +206,7 @@ func (s *session) startLeg(l *leg) {
 	channel := l.row.ChannelID
 	if l.limit > 0 {
 		// The word that it was joined may have come late.
-		left := max(l.limit-s.m.cfg.Now().Sub(l.joinedAt), time.Second)
+		left := max(l.limit-s.m.cfg.Now().Sub(l.joinedAt).Truncate(time.Second), time.Second)
 		if err := s.node.sw.SchedHangup(ctx, channel, left, causeTimeLimit); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
 			s.log.Warn("dialed leg not limited", "leg_id", l.row.ID, "error", err)
 		}

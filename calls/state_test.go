@@ -62,7 +62,7 @@ func TestStateTableIsDocumented(t *testing.T) {
 		want[i] = "| " + from + " | " + string(tr.on) + " | `" + strings.Join(tr.to, "`, `") + "` | `" + tr.event + "` |"
 	}
 	require.Equal(t, want, rows)
-	for _, reason := range []string{ReasonAnswerURLFailed, ReasonNodeLost, ReasonControllerRestarted, ReasonInsufficientBalance} {
+	for _, reason := range []string{ReasonAnswerURLFailed, ReasonNodeLost, ReasonInsufficientBalance} {
 		require.Contains(t, string(doc), "`"+reason+"`")
 	}
 }
