@@ -91,8 +91,8 @@ func (w *witness) ask() bool {
 	ctx, cancel := context.WithTimeout(w.m.ctx, 10*time.Second)
 	defer cancel()
 	found, err := w.m.cfg.Store.CDRs(ctx, w.nodeID, channels)
-	if err != nil && w.m.ctx.Err() == nil {
-		// Nothing can be ended without the database either.
+	if err != nil && w.m.ctx.Err() == nil && !storeAway(err) {
+		// Nothing can be ended without the database either, which is told once by the store.
 		w.m.log.Error("CDRs not read", "node_id", w.nodeID, "error", err)
 	}
 	now := time.Now()
