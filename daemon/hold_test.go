@@ -129,6 +129,28 @@ func TestHoldOutlastsTheDatabase(t *testing.T) {
 	require.False(t, h.Held())
 }
 
+// After an outage of the database whoever held a node comes first.
+func TestKeeperDefersToTheHolderAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	database := modelstest.StartSeparate(t)
+	store, err := models.Open(t.Context(), models.Config{URL: database.URL(), Key: modelstest.Key})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	require.NoError(t, store.Migrate(t.Context()))
+	keeper := newNodeKeeper(store, nil, nil, "keeper", time.Minute, slog.New(slog.DiscardHandler))
+	ranOut := models.Node{LeaseOwner: "holder"}
+	require.NoError(t, keeper.look(t.Context()))
+	require.False(t, keeper.defers(ranOut, time.Now()), "the database was there all the time")
+	database.Kill()
+	require.Error(t, keeper.look(t.Context()))
+	require.NoError(t, database.Start(t.Context()))
+	require.NoError(t, keeper.look(t.Context()))
+	require.True(t, keeper.defers(ranOut, time.Now()))
+	require.False(t, keeper.defers(ranOut, time.Now().Add(time.Minute)), "a holder that has not come back within a lease is gone")
+	require.False(t, keeper.defers(models.Node{LeaseOwner: ""}, time.Now()), "nobody held it, or it was given back")
+	require.False(t, keeper.defers(models.Node{LeaseOwner: "keeper"}, time.Now()))
+}
+
 // A switch whose token is greater than the database's, which was restored from a copy perhaps, is taken with a token above it.
 func TestKeeperTakesANodeWhoseTokenTheDatabaseHasForgotten(t *testing.T) {
 	t.Parallel()

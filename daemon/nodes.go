@@ -43,6 +43,8 @@ type nodeKeeper struct {
 
 	mu   sync.Mutex
 	held map[string]*heldNode
+	// missed is when the database last did not answer.
+	missed time.Time
 	// floors are tokens that switches have had and the database has forgotten, by node.
 	floors map[string]int64
 }
@@ -128,10 +130,12 @@ func (k *nodeKeeper) look(ctx context.Context) error {
 	defer cancel()
 	rows, err := k.store.Nodes(asking)
 	if err != nil {
+		k.missed = time.Now()
 		return errors.Join(fmt.Errorf("read the nodes: %w", err), k.outlast(ctx))
 	}
 	free, err := k.store.FreeNodes(asking, k.owner)
 	if err != nil {
+		k.missed = time.Now()
 		return errors.Join(err, k.outlast(ctx))
 	}
 	wanted := make(map[string]bool, len(rows))
@@ -230,10 +234,17 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error
 		k.floors[row.ID] = max(k.floors[row.ID], held.above.Load())
 		return nil // whoever has it now; the next look tells
 	}
-	if !free {
+	if !free || k.defers(row, time.Now()) {
 		return nil
 	}
 	return k.take(ctx, row)
+}
+
+// defers says that a node whose lease has run out is left to its holder for now. The database was away from us a moment ago, and so it
+// was from the holder perhaps, who could not renew and steers the node all the same: he comes first, and with him the changes of his calls that
+// wait for the database. A new holder would know nothing of them.
+func (k *nodeKeeper) defers(row models.Node, now time.Time) bool {
+	return row.LeaseOwner != "" && row.LeaseOwner != k.owner && !k.missed.IsZero() && now.Sub(k.missed) < k.lease
 }
 
 // take asks for the lease of a node that looks free, and steers it.
