@@ -278,3 +278,59 @@ func TestNodeThatIsNeverReached(t *testing.T) {
 		require.ErrorIs(t, err, ErrNoNode)
 	})
 }
+
+// TestLostNodeAndTheOther has one of two nodes go away for good and come back: its calls end, new ones go to the other, and what
+// is left of the old ones is hung up.
+func TestLostNodeAndTheOther(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store, func(c *Config) { c.NodeLostAfter = 50 * time.Millisecond })
+		second := models.Node{Name: "second", ESLAddr: "127.0.0.1:8022", Password: "secret", ConfDir: t.TempDir(), IsActive: true}
+		require.NoError(t, store.CreateNode(t.Context(), &second))
+		other := newFakeSwitch(t)
+		other.handler = s.manager.AddNode(second, other)
+		other.handler.HandleUp(esl.Snapshot{CoreUUID: "other"})
+		_, err := store.Credit(t.Context(), s.customer.ID, "topup", models.LedgerTopup, 10*startBalance, "")
+		require.NoError(t, err)
+		s.hold()
+		for _, sw := range []*fakeSwitch{s.sw, other} {
+			sw.script("execute speak", func(command) error { return nil })
+		}
+		var lost []string
+		for range 4 {
+			if call := s.create(); *call.NodeID == s.node.ID {
+				lost = append(lost, call.ID)
+			}
+		}
+		require.Len(t, lost, 2, "each node has its turn")
+		s.sw.await("execute speak")
+		s.sw.await("execute speak")
+		s.sw.setDown(true)
+		s.sw.handler.HandleDown(esl.ErrDown)
+		for range 3 {
+			require.Equal(t, second.ID, *s.create().NodeID)
+		}
+		var channels []string
+		for range lost {
+			call := s.end()
+			require.Contains(t, lost, call.ID)
+			require.Equal(t, []any{StatusCompleted, ReasonNodeLost}, []any{call.Status, call.Reason})
+			channels = append(channels, call.ChannelID)
+		}
+		// It was only cut off.
+		s.sw.setDown(false)
+		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{row(channels[0], "outbound", "speak"), row(channels[1], "outbound", "park")}})
+		dead := func() bool {
+			s.sw.mu.Lock()
+			defer s.sw.mu.Unlock()
+			return s.sw.channels[channels[0]].dead && s.sw.channels[channels[1]].dead
+		}
+		require.Eventually(t, dead, 10*time.Second, 10*time.Millisecond, "channels of calls that were given up")
+		require.Empty(t, s.ended, "and nothing is told of them again")
+		used := map[string]bool{}
+		for range 2 {
+			used[*s.create().NodeID] = true
+		}
+		require.Equal(t, map[string]bool{s.node.ID: true, second.ID: true}, used)
+	})
+}

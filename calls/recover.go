@@ -15,10 +15,11 @@ import (
 //
 //   - a session's channel that lives: the session goes on. If an application was running, a marker queued behind it tells
 //     when it has completed, should that completion have been lost.
-//   - a session's channel that is gone: the call ends as node_lost, billed until the node was lost.
+//   - a session's channel that is gone: the call ends as its CDR says, and otherwise as node_lost, billed until the node was lost.
 //   - a live call without a session, left by an earlier controller, whose channel lives: it gets a session, which goes on where
 //     the call stands, see resume.go.
-//   - a live call without a session whose channel is gone: it ends as node_lost, billed until its last change.
+//   - a live call without a session whose channel is gone: it ends as its CDR says, and otherwise as node_lost, billed until the
+//     last sign of life, see orphan.go.
 //   - a parked inbound channel that has no call: it arrived while nobody listened, and is treated as if it arrived now.
 //   - a channel whose call has ended: it is hung up, nobody pays for it.
 //   - any other channel is not ours, such as the other leg of a bridge.

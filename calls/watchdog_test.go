@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"tandem/esl"
 	"tandem/models"
 	"tandem/models/modelstest"
 )
@@ -15,6 +16,21 @@ import (
 func (s *scene) twice() {
 	s.t.Helper()
 	s.manager.look(s.t.Context(), s.manager.look(s.t.Context(), &suspicion{}))
+}
+
+// newSettledScene is a scene whose node has been compared with the database already: a caller that was parked before is through.
+func newSettledScene(t *testing.T, store *models.Store) *scene {
+	t.Helper()
+	s := newStage(t, store)
+	s.answers("/answer", status(204))
+	parked := s.sw.addChannel("inbound", map[string]string{
+		"Caller-Caller-ID-Number": "+15559876543", "Caller-Destination-Number": s.did.NumberE164, "variable_sip_network_ip": s.source,
+	})
+	s.newManager(func(c *Config) { c.HangupGrace = 50 * time.Millisecond })
+	s.sw.handler = s.manager.AddNode(s.node, s.sw)
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{row(parked, "inbound", "park")}})
+	require.Equal(t, parked, s.end().ChannelID)
+	return s
 }
 
 // TestLostHangupIsHeardOfTheCDR has the switch end channels of which no event comes: a call's, and a party's.
@@ -58,7 +74,7 @@ func TestLostHangupOfAPartyIsHeardOfTheCDR(t *testing.T) {
 // TestOrphanIsHeardOfTheCDR ends a call without a session as soon as its CDR is there.
 func TestOrphanIsHeardOfTheCDR(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, modelstest.Open(t))
+	s := newSettledScene(t, modelstest.Open(t))
 	call, other := s.leave(StatusInProgress, DirectionOutbound), s.leave(StatusInProgress, DirectionOutbound)
 	s.report(call.ChannelID)
 	second := models.Node{Name: "second", Password: "secret"}
@@ -74,7 +90,7 @@ func TestOrphanIsHeardOfTheCDR(t *testing.T) {
 func TestStraysAreEnded(t *testing.T) {
 	t.Parallel()
 	modelstest.RunClock(t, "", func(t *testing.T, store *models.Store, clock *modelstest.Clock) {
-		s := newScene(t, store)
+		s := newSettledScene(t, store)
 		node := func(name string) *models.Node {
 			row := &models.Node{Name: name, Password: "secret", IsActive: true}
 			require.NoError(t, store.CreateNode(t.Context(), row))
