@@ -37,7 +37,7 @@ type deliveryObject struct {
 	NextAttemptAt *string `json:"next_attempt_at" format:"date-time" doc:"null when it is done, under way, behind an earlier event of its call, or the endpoint is disabled."`
 	CreatedAt     string  `json:"created_at" format:"date-time" doc:"When the event happened."`
 	DeliveredAt   *string `json:"delivered_at" format:"date-time" doc:"When it was taken last."`
-	DeadAt        *string `json:"dead_at" format:"date-time"`
+	GivenUpAt     *string `json:"given_up_at" format:"date-time" doc:"When it died or was passed over."`
 }
 
 // attemptObject is one request to a webhook_url.
@@ -75,7 +75,7 @@ func toDelivery(d *models.DeliveryDetail) deliveryObject {
 	return deliveryObject{
 		ID: d.EventID, Type: d.Type, ApplicationID: d.EndpointID, SubjectID: d.Subject, CallID: orNil(d.CallID), Sequence: d.Sequence,
 		State: d.State, Redelivered: d.Told != nil, Attempts: d.Attempts, LastStatus: orNilNumber(d.LastStatus),
-		NextAttemptAt: stampOrNil(d.NextAttemptAt), CreatedAt: stamp(d.CreatedAt), DeliveredAt: stampOrNil(d.DeliveredAt), DeadAt: stampOrNil(d.DeadAt),
+		NextAttemptAt: stampOrNil(d.NextAttemptAt), CreatedAt: stamp(d.CreatedAt), DeliveredAt: stampOrNil(d.DeliveredAt), GivenUpAt: stampOrNil(d.GivenUpAt),
 	}
 }
 

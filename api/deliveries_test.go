@@ -88,7 +88,7 @@ func TestDeliveries(t *testing.T) {
 		require.Equal(b.t, []any{dead[0].ID, "call.notify", app.ID, call.ID, call.ID, 1.0, "dead", false, 1.0, 500.0, nil, nil},
 			[]any{got["id"], got["type"], got["application_id"], got["subject_id"], got["call_id"], got["sequence"], got["state"], got["redelivered"],
 				got["attempt_count"], got["last_status"], got["next_attempt_at"], got["delivered_at"]})
-		require.NotNil(b.t, got["dead_at"])
+		require.NotNil(b.t, got["given_up_at"])
 		require.Equal(b.t, []any{map[string]any{"number": 1.0, "started_at": "2026-01-31T12:00:00.005Z", "latency_ms": 12.5, "status": 500.0,
 			"error": failed.Error, "response": "no"}}, got["attempts"])
 		require.Equal(b.t, dead[0].ID, got["event"].(map[string]any)["id"])

@@ -235,20 +235,20 @@ func (s *Store) giveBack(ctx context.Context, outcome *Outcome, now time.Time) (
 	if outcome.Result == ResultReleased {
 		return false, nil
 	}
-	var deliveredAt, deadAt any
+	var deliveredAt, givenUpAt any
 	switch outcome.Result {
 	case ResultDelivered:
 		deliveredAt = micros(now)
-	case ResultDead:
-		deadAt = micros(now)
+	case ResultDead, ResultSkipped:
+		givenUpAt = micros(now)
 	}
 	tried := 1
 	if outcome.Result == ResultSkipped {
 		tried = 0
 	}
 	err := s.write(ctx).Exec(`UPDATE webhook_deliveries SET state = ?, attempts = attempts + ?, last_status = ?,
-		delivered_at = COALESCE(CAST(? AS BIGINT), delivered_at), dead_at = CAST(? AS BIGINT) WHERE event_id = ?`,
-		state, tried, outcome.Attempt.Status, deliveredAt, deadAt, outcome.EventID).Error
+		delivered_at = COALESCE(CAST(? AS BIGINT), delivered_at), given_up_at = CAST(? AS BIGINT) WHERE event_id = ?`,
+		state, tried, outcome.Attempt.Status, deliveredAt, givenUpAt, outcome.EventID).Error
 	return true, explain(err, "update delivery")
 }
 

@@ -34,12 +34,10 @@ const lanePrefix = "redelivery/"
 // ErrDeliveryPending, ErrEndpointDisabled, ErrNoWebhookURL.
 func (s *Store) Redeliver(ctx context.Context, customerID, eventID string) (*DeliveryDetail, error) {
 	var detail *DeliveryDetail
-	err := s.InTx(ctx, func(tx *Store) error {
-		rows, err := tx.redeliverable(ctx, "", func(query *gorm.DB) *gorm.DB {
-			return query.Where("e.customer_id = ? AND d.event_id = ?", customerID, eventID)
-		})
-		if err != nil {
-			return err
+	err := s.InTx(ctx, func(tx *Store) (err error) {
+		var rows []requeued
+		if err := tx.redeliverable(ctx, "", customerID).Where("d.event_id = ?", eventID).Scan(&rows).Error; err != nil {
+			return explain(err, "look for the delivery of event %q", eventID)
 		}
 		if len(rows) == 0 {
 			return fmt.Errorf("delivery of event %q: %w", eventID, ErrNotFound)
@@ -75,15 +73,13 @@ func (s *Store) RedeliverAll(ctx context.Context, customerID string, filter Deli
 		if err := tx.reachable(ctx, filter.ApplicationID); err != nil {
 			return fmt.Errorf("deliver events of application %q again: %w", filter.ApplicationID, err)
 		}
-		rows, err := tx.redeliverable(ctx, clause.LockingOptionsSkipLocked, func(query *gorm.DB) *gorm.DB {
-			query = query.Where("e.customer_id = ? AND d.endpoint_id = ? AND d.state = ?", customerID, filter.ApplicationID, filter.State)
-			if filter.State == DeliveryDead {
-				query = query.Where("d.dead_at IS NOT NULL")
-			}
-			return filter.EventFilter.scope(query).Order("e.position").Limit(limit + 1)
-		})
+		query, position, err := tx.narrowed(ctx, tx.redeliverable(ctx, clause.LockingOptionsSkipLocked, customerID), customerID, &filter)
 		if err != nil {
 			return err
+		}
+		var rows []requeued
+		if err := query.Order(position).Limit(limit + 1).Scan(&rows).Error; err != nil {
+			return explain(err, "look for deliveries to make again")
 		}
 		if more = len(rows) > limit; more {
 			rows = rows[:limit]
@@ -105,15 +101,13 @@ type requeued struct {
 
 func (r *requeued) lane() string { return lanePrefix + r.Subject }
 
-// redeliverable reads and locks deliveries. Locks are taken on deliveries first, then on streams; a worker that has a stream wants
-// only deliveries that are pending, which are not moved.
-func (s *Store) redeliverable(ctx context.Context, wait string, narrow func(*gorm.DB) *gorm.DB) ([]requeued, error) {
-	query := s.write(ctx).Table("webhook_deliveries d").Joins("JOIN events e ON e.id = d.event_id").
+// redeliverable begins a query for deliveries of a customer that locks them. Locks are taken on deliveries first, then on streams; a
+// worker that has a stream wants only deliveries that are pending, which are not moved.
+func (s *Store) redeliverable(ctx context.Context, wait, customerID string) *gorm.DB {
+	return s.write(ctx).Table("webhook_deliveries d").Joins("JOIN events e ON e.id = d.event_id").
 		Select("d.event_id, d.endpoint_id, e.subject_id AS subject, d.state, e.position").
+		Where("e.customer_id = ?", customerID).
 		Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate, Table: clause.Table{Name: "d"}, Options: wait})
-	var rows []requeued
-	err := narrow(query).Scan(&rows).Error
-	return rows, explain(err, "look for deliveries to make again")
 }
 
 // reachable says whether anything can be delivered to an application.
@@ -186,7 +180,7 @@ func (s *Store) requeue(ctx context.Context, rows []requeued) error {
 			next[key]++
 		}
 		err := s.write(ctx).Exec("WITH again(event_id, lane, place) AS (VALUES "+tuples(len(some), "(?, ?, CAST(? AS BIGINT))")+`)
-			UPDATE webhook_deliveries SET told = COALESCE(told, seq), subject_id = again.lane, seq = again.place, state = '`+DeliveryPending+`', dead_at = NULL
+			UPDATE webhook_deliveries SET told = COALESCE(told, seq), subject_id = again.lane, seq = again.place, state = '`+DeliveryPending+`', given_up_at = NULL
 			FROM again WHERE webhook_deliveries.event_id = again.event_id`, args...).Error
 		if err != nil {
 			return explain(err, "queue %d deliveries again", len(rows))

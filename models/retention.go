@@ -239,7 +239,7 @@ func (p *pruning) events(ctx context.Context, tx *Store, ids []string) (gone Pru
 
 // deliveries deletes deliveries with their attempts and returns the streams that they were of.
 func (p *pruning) deliveries(ctx context.Context, tx *Store, ids []string, gone *Pruned) ([]Lease, error) {
-	const done = "state <> '" + DeliveryPending + "' AND COALESCE(delivered_at, 0) < ? AND COALESCE(dead_at, 0) < ?"
+	const done = "state <> '" + DeliveryPending + "' AND COALESCE(delivered_at, 0) < ? AND COALESCE(given_up_at, 0) < ?"
 	old := p.until(p.keep.Deliveries)
 	aged := func() *gorm.DB {
 		return tx.write(ctx).Table("events").Select("id").Where("id IN ? AND created_at < ?", ids, old)

@@ -49,9 +49,9 @@ type Delivery struct {
 	State      string
 	Attempts   int
 	LastStatus int
-	// DeliveredAt is when it was taken last, DeadAt when it was given up.
+	// DeliveredAt is when it was taken last, GivenUpAt when it was given up or passed over.
 	DeliveredAt *time.Time `gorm:"serializer:moment"`
-	DeadAt      *time.Time `gorm:"serializer:moment"`
+	GivenUpAt   *time.Time `gorm:"serializer:moment"`
 	// Told is nil until the event is delivered again: then SubjectID and Seq are its place in the stream of what is delivered again,
 	// and Told is what Seq was.
 	Told *int64

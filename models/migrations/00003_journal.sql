@@ -9,14 +9,15 @@ WITH numbered AS (SELECT id, ROW_NUMBER() OVER (ORDER BY created_at, id) AS n FR
 CREATE UNIQUE INDEX events_position_key ON events (position);
 CREATE INDEX events_journal ON events (customer_id, position, created_at, type);
 
--- When a delivery was given up. A column of its own, so that an index finds the few dead ones without being written by the many
--- that are delivered.
-ALTER TABLE webhook_deliveries ADD COLUMN dead_at BIGINT;
-UPDATE webhook_deliveries SET dead_at = (SELECT e.created_at FROM events e WHERE e.id = webhook_deliveries.event_id) WHERE state = 'dead';
+-- When a delivery was given up or passed over. A column of its own, so that an index finds these few without being written by the
+-- many that are delivered.
+ALTER TABLE webhook_deliveries ADD COLUMN given_up_at BIGINT;
+UPDATE webhook_deliveries SET given_up_at = (SELECT e.created_at FROM events e WHERE e.id = webhook_deliveries.event_id)
+    WHERE state IN ('dead', 'skipped');
 -- A delivery that is sent again goes by a stream of its own, "redelivery/" and the subject: subject_id and seq name its place there, and told
 -- keeps its number in the subject's stream.
 ALTER TABLE webhook_deliveries ADD COLUMN told BIGINT;
-CREATE INDEX webhook_deliveries_dead ON webhook_deliveries (endpoint_id, dead_at) WHERE dead_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_given_up ON webhook_deliveries (endpoint_id, given_up_at) WHERE given_up_at IS NOT NULL;
 
 -- When a stream that was pulled forward, because its endpoint answers again, would have been due, and when an endpoint's streams were
 -- pulled forward last.
@@ -44,12 +45,12 @@ ALTER TABLE calls DROP COLUMN pruned_at;
 DROP INDEX webhook_attempts_age;
 ALTER TABLE webhook_endpoints DROP COLUMN pulled_at;
 ALTER TABLE webhook_streams DROP COLUMN pulled_from;
-DROP INDEX webhook_deliveries_dead;
+DROP INDEX webhook_deliveries_given_up;
 DELETE FROM webhook_streams WHERE subject_id LIKE 'redelivery/%';
 UPDATE webhook_deliveries SET subject_id = SUBSTR(subject_id, 12), seq = told, state = CASE state WHEN 'pending' THEN 'dead' ELSE state END
     WHERE told IS NOT NULL;
 ALTER TABLE webhook_deliveries DROP COLUMN told;
-ALTER TABLE webhook_deliveries DROP COLUMN dead_at;
+ALTER TABLE webhook_deliveries DROP COLUMN given_up_at;
 DROP INDEX events_journal;
 DROP INDEX events_position_key;
 ALTER TABLE events DROP COLUMN position;
