@@ -29,7 +29,7 @@ type Limits struct {
 	// Deferred is how many changes of all calls wait in memory while the database is away; a call whose change finds no room waits
 	// itself. Default 16,384.
 	Deferred int
-	// Goroutines of the process. Default eight for each of Calls.
+	// Goroutines of the process. Default 4,000 and eight for each of Calls.
 	Goroutines int
 	// Memory is how many bytes of the heap may be in use after a collection. Default: no limit.
 	Memory int64
@@ -49,7 +49,7 @@ func (l Limits) withDefaults() (Limits, error) {
 		}
 	}
 	if l.Goroutines == 0 {
-		l.Goroutines = 8 * l.Calls
+		l.Goroutines = 4_000 + 8*l.Calls
 	}
 	if l.Setup == 0 {
 		l.Setup = 4 * time.Second
