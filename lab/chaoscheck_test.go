@@ -295,6 +295,9 @@ func (w *chaosWorld) checkFlows(p *problems, calls map[string]*callRow) {
 		if disturbed || r.answered == nil {
 			continue
 		}
+		if r.direction == "inbound" && tale.gathered != "digits "+typed {
+			p.add("what a caller typed was lost", "%s: %q, not %q", id, tale.gathered, typed)
+		}
 		var want []string
 		for _, round := range w.plan.flowOf(id, r.direction) {
 			for _, action := range round {

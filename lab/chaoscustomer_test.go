@@ -46,6 +46,7 @@ type tale struct {
 	application string
 	events      []told
 	asked       []string // what was asked, in order
+	gathered    string   // the outcome of its gather, and the digits
 	commanded   bool     // the API was told to do something with it
 }
 
@@ -229,10 +230,8 @@ func (s *sink) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	t := s.tale(id)
 	t.asked = append(t.asked, fmt.Sprintf("%s %s %s", r.URL.Path, q.result().text("id"), q.result().text("outcome")))
-	if q.result().text("action") == "gather" && q.call().text("direction") == "inbound" {
-		if outcome, digits := q.result().text("outcome"), q.result().text("digits"); outcome != "digits" || digits != typed {
-			s.problems.add("what a caller typed was lost", "%s: %s %q, not %q", id, outcome, digits, typed)
-		}
+	if q.result().text("action") == "gather" {
+		t.gathered = q.result().text("outcome") + " " + q.result().text("digits")
 	}
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
