@@ -145,6 +145,30 @@ func TestScheduledHangupTakenBack(t *testing.T) {
 	require.Equal(t, "USER_BUSY", c.await("the end", named("CHANNEL_HANGUP", uuid))["Hangup-Cause"])
 }
 
+// A scheduled command runs when its time has come, unless it, or its group, is taken back.
+func TestScheduledCommand(t *testing.T) {
+	t.Parallel()
+	_, c, _ := parked(t, simswitch.Config{Speed: 20}, simswitch.IncomingCall{})
+	later := func(after, group string) string {
+		t.Helper()
+		reply := c.api("sched_api " + after + " " + group + " global_setvar tandem_accept=false")
+		id, ok := strings.CutPrefix(reply, "+OK Added: ")
+		require.True(t, ok, reply)
+		return strings.TrimSpace(id)
+	}
+	for _, bad := range []string{"", "+1", "+1 group", "@5 group status"} {
+		require.Contains(t, c.api("sched_api "+bad), "-ERR Invalid syntax", bad)
+	}
+	require.Equal(t, "+OK", strings.TrimSpace(c.api("global_setvar tandem_accept=true")))
+	require.Equal(t, "+OK Deleted: 1\n", c.api("sched_del "+later("+3600", "one")))
+	later("+3600", "one")
+	later("+3600", "one")
+	require.Equal(t, "+OK Deleted: 2\n", c.api("sched_del one"))
+	require.Equal(t, "true", c.api("global_getvar tandem_accept"))
+	later("+1", "one")
+	require.Eventually(t, func() bool { return c.api("global_getvar tandem_accept") == "false" }, patience, 5*time.Millisecond)
+}
+
 func TestRecordingIsAPlayableFile(t *testing.T) {
 	t.Parallel()
 	_, c, uuid := parked(t, simswitch.Config{Speed: 10}, simswitch.IncomingCall{TalkFor: 2 * time.Second})
