@@ -112,17 +112,22 @@ func (s *Store) journalEnd(ctx context.Context) (int64, error) {
 // insertEvent keeps an event at the next position of the journal.
 func (s *Store) insertEvent(ctx context.Context, row *Event) error {
 	next, args := journalNext, []any{int64(journalLock)}
-	if s.dialect != DialectPostgres {
+	switch {
+	case s.dialect != DialectPostgres:
 		next, args = "(SELECT COALESCE(MAX(position), 0) + 1 FROM events)", nil
+	case s.tx.placed: // its lock stands for all that come behind
+		next, args = "nextval('events_position')", nil
 	}
 	var callID any
 	if row.CallID != "" {
 		callID = row.CallID
 	}
-	return s.write(ctx).Raw(`INSERT INTO events (id, subject_id, call_id, customer_id, application_id, sequence, type, body, created_at, position)
+	err := s.write(ctx).Raw(`INSERT INTO events (id, subject_id, call_id, customer_id, application_id, sequence, type, body, created_at, position)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, `+next+`) RETURNING position`,
 		append([]any{row.ID, row.SubjectID, callID, row.CustomerID, row.ApplicationID, row.Sequence, row.Type, row.Body, micros(row.CreatedAt)},
 			args...)...).Row().Scan(&row.Position)
+	s.tx.placed = s.tx.placed || err == nil
+	return err
 }
 
 // prepareJournal makes PostgreSQL's sequence of positions, and brings one that was left behind by a restored backup to where

@@ -26,6 +26,8 @@ type txState struct {
 	due bool
 	// mark is the ID of the next event, "" for a new one.
 	mark string
+	// placed is set once the transaction holds its lock of the journal, see journal.go.
+	placed bool
 	// deferred notes the writes of a transaction that reaches no database.
 	deferred *Deferred
 }
