@@ -161,10 +161,10 @@ func TestSpeechIsUnderstood(t *testing.T) {
 		"with prompt": {`["digits","speech"]`, `"prompt":[{"action":"say","text":"Where to?"}],`, simswitch.IncomingCall{Speech: []string{"up"}}, map[string]any{"outcome": "speech", "speech": map[string]any{"text": "up", "confidence": 0.0}}},
 		"confidence": {`["speech"]`, ``, simswitch.IncomingCall{Speech: []string{`{"alternatives":[{"text":"yes","confidence":87.5}]}`}},
 			map[string]any{"outcome": "speech", "speech": map[string]any{"text": "yes", "confidence": 0.875}}},
-		"digits":   {`["digits","speech"]`, ``, simswitch.IncomingCall{Digits: "42#", DigitsAfter: 4 * time.Second}, map[string]any{"outcome": "digits", "digits": "42", "terminator": "#"}},
+		"digits":   {`["digits","speech"]`, ``, simswitch.IncomingCall{Digits: "42#", DigitsAfter: 4 * time.Second, DigitsEvery: 2 * time.Second}, map[string]any{"outcome": "digits", "digits": "42", "terminator": "#"}},
 		"a key":    {`["digits","speech"]`, `"num_digits":1,`, simswitch.IncomingCall{Digits: "4", DigitsAfter: 4 * time.Second}, map[string]any{"outcome": "digits", "digits": "4"}},
 		"just #":   {`["digits","speech"]`, ``, simswitch.IncomingCall{Digits: "#", DigitsAfter: 4 * time.Second}, map[string]any{"outcome": "invalid", "digits": "", "terminator": "#"}},
-		"a secret": {`["digits","speech"]`, `"sensitive":true,"max_digits":4,`, simswitch.IncomingCall{Digits: "1357", DigitsAfter: 4 * time.Second}, map[string]any{"outcome": "digits", "digits": "1357"}},
+		"a secret": {`["digits","speech"]`, `"sensitive":true,"max_digits":4,`, simswitch.IncomingCall{Digits: "1357", DigitsAfter: 4 * time.Second, DigitsEvery: 2 * time.Second}, map[string]any{"outcome": "digits", "digits": "1357"}},
 		"silence":  {`["speech"]`, ``, simswitch.IncomingCall{}, map[string]any{"outcome": "timeout"}},
 	} {
 		before := len(l.results())

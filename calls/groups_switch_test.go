@@ -338,7 +338,7 @@ func TestFreeSWITCHQueueCallerHangsUpWhileBeingConnected(t *testing.T) {
 		l.plans(map[string]string{
 			echoes:  `[{"action":"enqueue","name":"help","result_url":"/left"}]`,
 			echoes2: `[{"action":"dequeue","name":"help","result_url":"/taken"},{"action":"pause","seconds":0.2}]`,
-			leaves:  `[{"action":"enqueue","name":"help","result_url":"/left"}]`,
+			echoes3: `[{"action":"enqueue","name":"help","result_url":"/left"}]`,
 		})
 		for range 5 {
 			waiting := l.calls(echoes)
@@ -357,8 +357,11 @@ func TestFreeSWITCHQueueCallerHangsUpWhileBeingConnected(t *testing.T) {
 			left := l.data(waiting.ID, "queue.left")
 			if left["outcome"] == queueHangup {
 				// The taker waits for the next one.
-				next := l.calls(leaves)
+				next := l.calls(echoes3)
 				require.Equal(t, taking.ID, l.happens(next.ID, "queue.left")["peer_call_id"])
+				found, err := l.store.CallByID(t.Context(), next.ID)
+				require.NoError(t, err)
+				require.NoError(t, l.esl.Kill(t.Context(), found.ChannelID, "NORMAL_CLEARING"))
 				l.end()
 			}
 			call := l.end()
