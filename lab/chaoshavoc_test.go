@@ -20,8 +20,8 @@ import (
 type havoc struct {
 	kind   string
 	weight int
-	// part is what it needs for itself while it lasts.
-	part string
+	// parts are what it needs for itself while it lasts.
+	parts []string
 	// on says that a run has it unless it is told otherwise.
 	on bool
 	// forms are its variants, drawn by the seed.
@@ -54,16 +54,17 @@ func (w *chaosWorld) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.story, "%s %d live: %s\n", time.Now().UTC().Format("15:04:05.000"), live, fmt.Sprintf(format, args...))
 }
 
-// havocs are all the kinds. A kill of the switch takes all calls with it, so it is rare.
+// havocs are all the kinds. What the calls do while the database is away waits in the memory of the controller that steers them, and dies with
+// it, so no controller is killed then; all else may be away together. A kill of the switch takes all calls with it, so it is rare.
 var havocs = []havoc{
-	{kind: "controller", weight: 30, part: "controllers", on: true, forms: []string{"holder", "holder", "other"}, strike: killController},
-	{kind: "both-controllers", weight: 6, part: "controllers", on: true, strike: killBoth},
-	{kind: "pause", weight: 12, part: "controllers", on: true, forms: []string{"holder", "holder", "other"}, strike: pauseController},
-	{kind: "drain", weight: 8, part: "controllers", on: true, forms: []string{"holder", "other"}, strike: drainController},
-	{kind: "link", weight: 18, part: "link", on: true, forms: []string{"reset", "silent"}, strike: cutLink},
-	{kind: "database", weight: 12, part: "database", on: true, strike: killDatabase},
-	{kind: "endpoint", weight: 10, part: "endpoint", on: true, forms: []string{"dead", "failing", "slow"}, strike: failEndpoint},
-	{kind: "switch", weight: 5, part: "switch", on: true, strike: killSwitch},
+	{kind: "controller", weight: 30, parts: []string{"controllers"}, on: true, forms: []string{"holder", "holder", "other"}, strike: killController},
+	{kind: "both-controllers", weight: 6, parts: []string{"controllers"}, on: true, strike: killBoth},
+	{kind: "pause", weight: 12, parts: []string{"controllers"}, on: true, forms: []string{"holder", "holder", "other"}, strike: pauseController},
+	{kind: "drain", weight: 8, parts: []string{"controllers"}, on: true, forms: []string{"holder", "other"}, strike: drainController},
+	{kind: "link", weight: 18, parts: []string{"link"}, on: true, forms: []string{"reset", "silent"}, strike: cutLink},
+	{kind: "database", weight: 12, parts: []string{"database", "controllers"}, on: true, strike: killDatabase},
+	{kind: "endpoint", weight: 10, parts: []string{"endpoint"}, on: true, forms: []string{"dead", "failing", "slow"}, strike: failEndpoint},
+	{kind: "switch", weight: 5, parts: []string{"switch"}, on: true, strike: killSwitch},
 }
 
 // strikePlan is a havoc with what the seed has drawn for it.
@@ -110,7 +111,9 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	for _, h := range havocs {
-		w.targets[h.part] = &sync.Mutex{}
+		for _, part := range h.parts {
+			w.targets[part] = &sync.Mutex{}
+		}
 	}
 	var striking sync.WaitGroup
 	defer striking.Wait()
@@ -122,12 +125,18 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 		if !rest(ctx, s.gap) {
 			return
 		}
-		w.targets[s.part].Lock()
+		for _, part := range s.parts {
+			w.targets[part].Lock()
+		}
 		wreck := wreck{kind: s.kind, form: s.form, at: time.Now()}
 		w.note("%s is taken away", wreck.name())
 		mend := s.strike(ctx, w, s.form)
 		striking.Go(func() {
-			defer w.targets[s.part].Unlock()
+			defer func() {
+				for _, part := range s.parts {
+					w.targets[part].Unlock()
+				}
+			}()
 			length := s.length
 			if s.kind == "pause" {
 				length = w.plan.lease + w.plan.lease/2 + length/4 // past the lease
@@ -140,6 +149,9 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 			w.mu.Unlock()
 			w.note("%s was away for %s", wreck.name(), wreck.mended.Sub(wreck.at).Round(time.Millisecond))
 			rest(ctx, w.plan.gap) // otherwise it would never be there
+			if s.kind == "database" {
+				rest(ctx, 2*w.plan.gap) // what has waited is written
+			}
 		})
 		if s.kind == "switch" { // the calls must become many again
 			rest(ctx, w.plan.gap)
