@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"tandem/esl"
 	"tandem/models"
 )
 
@@ -37,37 +38,44 @@ type cdrDocument struct {
 	ChannelData struct {
 		Direction string `json:"direction"`
 	} `json:"channel_data"`
-	Variables cdrVariables `json:"variables"`
+	Variables json.RawMessage `json:"variables"`
 }
 
-// cdrVariables are the channel's variables. Keys count as they are written: a struct would take "BillSec" for "billsec".
-type cdrVariables map[string]cdrText
+// cdrVariables are those of the channel's variables that are read. Names count as they are written: "BillSec" is not "billsec".
+type cdrVariables map[string]string
 
-// cdrText is the value of a variable: a string, or nothing that is read.
-type cdrText string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *cdrText) UnmarshalJSON(raw []byte) error {
-	if len(raw) == 0 || raw[0] != '"' {
-		*t = ""
-		return nil
+// readVariables reads a flat object, as an event is one.
+func readVariables(object []byte) (cdrVariables, error) {
+	flat, err := esl.ParseEvent(string(object))
+	if err != nil {
+		return nil, fmt.Errorf("%w: variables: %w", ErrBadCDR, err)
 	}
-	return json.Unmarshal(raw, (*string)(t))
+	v := cdrVariables{
+		"hangup_cause": "", "hangup_cause_q850": "", "sip_hangup_disposition": "", "sip_term_status": "", "sip_invite_failure_status": "",
+		"proto_specific_hangup_cause": "", "billsec": "", "record_ms": "", "start_uepoch": "", "answer_uepoch": "", "end_uepoch": "",
+	}
+	flat.Headers(func(name, value string) bool {
+		if _, wanted := v[name]; wanted {
+			v[name] = value
+		}
+		return true
+	})
+	return v, nil
 }
 
 // Get and Variable make the variables read like an event, as far as readFacts goes.
 func (v cdrVariables) Get(header string) string {
 	switch header {
 	case "Hangup-Cause":
-		return string(v["hangup_cause"])
+		return v["hangup_cause"]
 	case "Caller-Channel-Answered-Time":
-		return string(v["answer_uepoch"])
+		return v["answer_uepoch"]
 	default:
 		return ""
 	}
 }
 
-func (v cdrVariables) Variable(name string) string { return string(v[name]) }
+func (v cdrVariables) Variable(name string) string { return v[name] }
 
 // ParseCDR reads what mod_json_cdr wrote of a channel, which the address of its request (uuid=) or the name of its file says:
 // the variable uuid can be set by anybody who sets variables. What the switch sets itself when a channel ends (the cause, the
@@ -88,13 +96,15 @@ func ParseCDR(channel string, body []byte) (models.CDR, error) {
 	if _, err := decoder.Token(); err == nil || len(bytes.TrimSpace(body[decoder.InputOffset():])) > 0 {
 		return models.CDR{}, fmt.Errorf("%w: more than one JSON value", ErrBadCDR)
 	}
-	v := document.Variables
+	v, err := readVariables(document.Variables)
+	if err != nil {
+		return models.CDR{}, err
+	}
 	facts := readFacts(v)
 	cdr := models.CDR{
 		ChannelID: channel, Direction: document.ChannelData.Direction, Cause: facts.cause, Q850: facts.q850, SIPCode: facts.sip,
 		Disposition: facts.disposition, BilledSeconds: facts.billed, RecordedMS: int64(max(0, facts.recordedMS)),
 	}
-	var err error
 	if cdr.StartedAt, err = v.moment("start_uepoch"); err != nil {
 		return models.CDR{}, err
 	}
