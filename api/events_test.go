@@ -113,3 +113,27 @@ func TestJournalOfManyPages(t *testing.T) {
 	require.Equal(t, true, page.json()["has_more"])
 	require.Len(t, b.get("/v1/events?cursor="+page.str("next_cursor")).ids(), 1)
 }
+
+// FuzzEventTypes reads lists of kinds that anybody may have written: each is refused by name, or stands for kinds of the catalogue.
+func FuzzEventTypes(f *testing.F) {
+	for _, value := range []string{"", "*", "call.*", "call.completed,leg.*", "call.completed,", "[", "call.[a-z]*", "leg.ended,leg.ended"} {
+		f.Add(value)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		kinds, err := eventTypes(&value)
+		if err != nil {
+			refused := (*Error)(nil)
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, "type", refused.Field)
+			return
+		}
+		require.NotEmpty(t, kinds)
+		seen := map[string]bool{}
+		for _, kind := range kinds {
+			_, known := webhooks.Find(kind)
+			require.True(t, known, kind)
+			require.False(t, seen[kind], kind)
+			seen[kind] = true
+		}
+	})
+}
