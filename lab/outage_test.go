@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -34,11 +36,11 @@ type outageScene struct {
 	probed   atomic.Int64
 }
 
-func newOutageScene(t *testing.T) *outageScene {
+func newOutageScene(t *testing.T, env ...string) *outageScene {
 	t.Helper()
 	database := modelstest.StartSeparate(t)
 	o := &outageScene{system: newSystem(t, database.URL()), database: database}
-	o.env = append(o.env, "TANDEM_ACCEPT_TIMEOUT=3s", "TANDEM_NODE_LEASE=2s")
+	o.env = append(append(o.env, "TANDEM_ACCEPT_TIMEOUT=3s", "TANDEM_NODE_LEASE=2s"), env...)
 	confDir := t.TempDir()
 	password := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(password, []byte("secret\n"), 0o600))
@@ -127,14 +129,14 @@ func TestSimulatedOutage(t *testing.T) {
 	require.Equal(t, []any{http.StatusServiceUnavailable, "unavailable", "5"}, []any{status, code, retry})
 	require.Eventually(t, asked("party"), 30*time.Second, 50*time.Millisecond, "the flow stands still without a database")
 	require.Equal(t, http.StatusServiceUnavailable, o.probe(t), "nobody is taken meanwhile")
-	ended, _ := o.app.count(terminal)
+	ofCaller := func(event object) bool { return terminal(event) && event.part("call").text("from") == outageCaller }
+	ended, _ := o.app.count(ofCaller)
 	require.Zero(t, ended, "no end is told that is not stored")
 	if rest := outageFor - time.Since(began); rest > 0 {
 		<-time.After(rest)
 	}
 	require.NoError(t, o.database.Start(t.Context()))
 
-	ofCaller := func(event object) bool { return terminal(event) && event.part("call").text("from") == outageCaller }
 	require.Eventually(t, func() bool { n, _ := o.app.count(ofCaller); return n == 1 }, 60*time.Second, 50*time.Millisecond)
 	status, list := o.ask(t, o.customer, http.MethodGet, "/v1/calls?from=%2B15551110600", nil)
 	require.Equal(t, http.StatusOK, status, list)
@@ -156,6 +158,40 @@ func TestSimulatedOutage(t *testing.T) {
 	}, 60*time.Second, 100*time.Millisecond)
 	out, err := o.command(t, "ledger", "verify").CombinedOutput()
 	require.NoError(t, err, string(out))
+}
+
+// TestSimulatedOverload fills a controller with the calls that it may hold: the next ones are refused by the API and, before they cost
+// anything, by the dialplan; those that are there go on, and when one has ended the next is taken.
+func TestSimulatedOverload(t *testing.T) {
+	t.Parallel()
+	const most = 3
+	o := newOutageScene(t, "TANDEM_MAX_CALLS="+strconv.Itoa(most))
+	channels := make([]string, most)
+	for i := range channels {
+		var err error
+		channels[i], err = o.sim.CallIn(simswitch.IncomingCall{From: outageCaller, To: outageNumber})
+		require.NoError(t, err)
+		_, err = o.sim.Caller(channels[i]).Wait(seconds(t, 30), func(r simswitch.Result) bool { return r.Answered })
+		require.NoError(t, err)
+	}
+	status, code, retry := o.create(t)
+	require.Equal(t, []any{http.StatusServiceUnavailable, "overloaded", "2"}, []any{status, code, retry})
+	require.Eventually(t, func() bool {
+		return o.probe(t) == http.StatusServiceUnavailable && strings.Contains(o.story(), "not_taking_calls")
+	}, 20*time.Second, 100*time.Millisecond, "the dialplan refuses")
+	asked := o.probed.Load()
+	for range 20 {
+		require.Equal(t, http.StatusServiceUnavailable, o.probe(t))
+	}
+	require.Equal(t, asked, o.probed.Load())
+	for _, channel := range channels {
+		require.NoError(t, o.sim.Caller(channel).SendDTMF("12"))
+	}
+	require.Eventually(t, func() bool { return o.probe(t) == declined }, 60*time.Second, 100*time.Millisecond)
+	ofCallers := func(event object) bool { return terminal(event) && event.part("call").text("from") == outageCaller }
+	require.Eventually(t, func() bool { n, _ := o.app.count(ofCallers); return n == most }, 60*time.Second, 50*time.Millisecond)
+	ended, _ := o.app.count(func(event object) bool { return ofCallers(event) && event.part("call").text("reason") == "completed" })
+	require.Equal(t, most, ended)
 }
 
 // TestSimulatedDeadMan kills the only controller: for a moment callers are parked for the next one, then the switch itself refuses them, until
