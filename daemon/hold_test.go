@@ -171,10 +171,10 @@ func TestKeeperTakesANodeWhoseTokenTheDatabaseHasForgotten(t *testing.T) {
 		manager, err := calls.NewManager(calls.Config{Store: store, Rater: rater, Client: http.DefaultClient, Logger: logger})
 		require.NoError(t, err)
 		require.NoError(t, manager.Start(ctx))
-		t.Cleanup(func() { require.NoError(t, manager.Stop(context.Background())) })
+		t.Cleanup(func() { require.NoError(t, manager.Stop(context.WithoutCancel(ctx))) })
 		keeper := newNodeKeeper(store, manager, syncer, "keeper", 2*time.Second, logger)
 		keeper.start(ctx)
-		t.Cleanup(func() { _ = keeper.stop(context.Background()) })
+		t.Cleanup(func() { _ = keeper.stop(context.WithoutCancel(ctx)) })
 		require.Eventually(t, func() bool {
 			token, err := before.Controller(ctx)
 			require.NoError(t, err)

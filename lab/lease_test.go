@@ -103,7 +103,7 @@ func mark(name string) object {
 // TestPausedControllerSendsNothing stops the controller that holds the node until its lease is over, has the other one take it, and
 // wakes the first one up again: with requests in its queue, timers that are due, and sessions of every call in its memory. Not one byte
 // of it may reach the switch.
-func TestPausedControllerSendsNothing(t *testing.T) {
+func TestPausedControllerSendsNothing(t *testing.T) { //nolint:paralleltest // a lease must not run out because of another test
 	w := newLeaseWorld(t)
 	first := w.holder(t.Context())
 	require.NotNil(t, first)
@@ -173,7 +173,7 @@ func TestPausedControllerSendsNothing(t *testing.T) {
 }
 
 // TestTermHandsOver ends the holder by SIGTERM and measures how soon the other one steers its calls.
-func TestTermHandsOver(t *testing.T) {
+func TestTermHandsOver(t *testing.T) { //nolint:paralleltest // it measures
 	w := newLeaseWorld(t)
 	var taken, steered []time.Duration
 	var calls []string
@@ -216,7 +216,7 @@ func TestTermHandsOver(t *testing.T) {
 
 // TestAcceptedCommandsOutliveKill accepts commands at one controller whose holder is stopped, so that it cannot have done them, and kills
 // the holder then. The other one does each of them once.
-func TestAcceptedCommandsOutliveKill(t *testing.T) {
+func TestAcceptedCommandsOutliveKill(t *testing.T) { //nolint:paralleltest // it measures
 	w := newLeaseWorld(t)
 	first := w.holder(t.Context())
 	require.NotNil(t, first)
