@@ -119,7 +119,9 @@ func (s *session) awaitJobHangup() error {
 // finish writes the call's end: the last word of the switch, the money and the one terminal event, in one transaction.
 func (s *session) finish() error {
 	if s.lost {
-		s.askCDR()
+		if err := s.askCDR(); err != nil {
+			return err
+		}
 	}
 	if !s.answered && !s.facts.answeredAt.IsZero() {
 		// The answer was lost with a connection; the end remembers it.

@@ -68,7 +68,13 @@ func (n *node) dropOrphan(callID string) {
 // buryOrphan waits for an orphan's CDR and writes its end, again and again while the database does not take it.
 func (n *node) buryOrphan(call *models.Call, restarted bool) {
 	log := n.log.With("call_id", call.ID, "channel", call.ChannelID, "restarted", restarted)
-	cdr := n.testify(call.ChannelID)
+	t := n.testify(call.ChannelID)
+	select {
+	case <-t.done:
+	case <-n.m.ctx.Done():
+		return
+	}
+	cdr := t.cdr
 	select {
 	case n.burials <- struct{}{}:
 		defer func() { <-n.burials }()

@@ -255,6 +255,55 @@ func TestLostSessionEndsAsItsCDRSays(t *testing.T) {
 	})
 }
 
+// TestLostSessionIsLeft has the controller stop while a session waits for its CDR: the next one ends the call.
+func TestLostSessionIsLeft(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store, func(c *Config) { c.CDRWait = time.Hour })
+		s.hold()
+		created := s.create()
+		c := s.sw.await("execute speak")
+		s.sw.handler.HandleDown(esl.ErrDown)
+		s.sw.mu.Lock()
+		s.sw.channels[c.channel].dead = true
+		s.sw.mu.Unlock()
+		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
+		n := s.manager.nodes[s.node.ID]
+		require.Eventually(t, func() bool { n.witness.mu.Lock(); defer n.witness.mu.Unlock(); return len(n.witness.wanted) == 1 }, 10*time.Second, 10*time.Millisecond)
+		require.NoError(t, s.manager.Stop(t.Context()))
+		call, err := store.CallByID(t.Context(), created.ID)
+		require.NoError(t, err)
+		require.True(t, call.Live())
+		require.Empty(t, s.ended)
+
+		s.newManager(func(c *Config) { c.CDRWait = time.Minute })
+		s.sw.handler = s.manager.AddNode(s.node, s.sw)
+		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
+		s.report(c.channel)
+		ended := s.end()
+		require.Equal(t, []any{ReasonCalleeHangup, 20}, []any{ended.Reason, ended.BilledSeconds})
+	})
+}
+
+// TestLostSessionHearsTheEvent has the event come while the CDR is waited for.
+func TestLostSessionHearsTheEvent(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t), func(c *Config) { c.CDRWait = time.Hour })
+	s.hold()
+	s.create()
+	c := s.sw.await("execute speak")
+	s.sw.handler.HandleDown(esl.ErrDown)
+	s.sw.mu.Lock()
+	s.sw.channels[c.channel].dead = true
+	s.sw.mu.Unlock()
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
+	n := s.manager.nodes[s.node.ID]
+	require.Eventually(t, func() bool { n.witness.mu.Lock(); defer n.witness.mu.Unlock(); return len(n.witness.wanted) == 1 }, 10*time.Second, 10*time.Millisecond)
+	s.sw.hangup(c.channel, causeNormal, "variable_sip_hangup_disposition", "recv_bye")
+	call := s.end()
+	require.Equal(t, []any{StatusCompleted, ReasonCalleeHangup, 7}, []any{call.Status, call.Reason, call.BilledSeconds})
+}
+
 // TestNodeThatIsNeverReached has a controller take a node that is gone, with the calls that an earlier one left on it.
 func TestNodeThatIsNeverReached(t *testing.T) {
 	t.Parallel()

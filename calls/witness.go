@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -36,10 +37,11 @@ func newWitness(m *Manager, nodeID string) *witness {
 	return &witness{m: m, nodeID: nodeID, wanted: map[string]*testimony{}}
 }
 
-// of returns the CDR of a channel, waiting for it at most a while and, beyond that, for the database. It is nil where none came,
-// or where the manager stops: the caller tells the two apart by the manager's context.
-func (w *witness) of(channel string, wait time.Duration) *models.CDR {
+// call asks for the CDR of a channel, which is waited for at most a while and, beyond that, for the database. Where the manager
+// stops, nothing comes.
+func (w *witness) call(channel string, wait time.Duration) *testimony {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	t := w.wanted[channel]
 	if t == nil {
 		t = &testimony{until: time.Now().Add(max(0, wait)), done: make(chan struct{})}
@@ -48,17 +50,7 @@ func (w *witness) of(channel string, wait time.Duration) *models.CDR {
 	if !w.running {
 		w.running = w.m.goWork(w.run)
 	}
-	running := w.running
-	w.mu.Unlock()
-	if !running {
-		return nil
-	}
-	select {
-	case <-t.done:
-		return t.cdr
-	case <-w.m.ctx.Done():
-		return nil
-	}
+	return t
 }
 
 // run asks until nothing is waited for.
@@ -113,24 +105,39 @@ func (w *witness) ask() bool {
 	return w.running
 }
 
-// testify returns the CDR of a channel that is gone, or nil. A node that is connected has a while to report it: it may have gone
-// wrong a moment ago. One that was given up for lost had its time.
-func (n *node) testify(channel string) *models.CDR {
+// testify asks for the CDR of a channel that is gone. A node that is connected has a while to report it: it may have gone a
+// moment ago. One that was given up for lost had its time.
+func (n *node) testify(channel string) *testimony {
 	var wait time.Duration
 	if n.connected() {
 		wait = n.m.cfg.CDRWait
 	}
-	return n.witness.of(channel, wait)
+	return n.witness.call(channel, wait)
 }
 
-// askCDR lets the switch's own record say how a session ended that heard nothing. Where there is none, the session stays lost.
-func (s *session) askCDR() {
+// askCDR lets the switch's own record say how a session ended that heard nothing, or the event, should it come after all. Where
+// there is neither, the session stays lost. The end is another controller's where that takes the call meanwhile.
+func (s *session) askCDR() error {
 	if s.m.cfg.Simulated {
-		return
+		return nil
 	}
-	if cdr := s.node.testify(s.channel); cdr != nil {
-		s.log.Info("the end of a lost call is its CDR's", "cause", cdr.Cause, "billed_seconds", cdr.BilledSeconds)
-		s.facts, s.lost = factsOf(cdr), false
+	t := s.node.testify(s.channel)
+	for {
+		err := s.await(t.done, nil)
+		switch {
+		case errors.Is(err, errAbandoned):
+			return err
+		case s.facts.cause != "":
+			s.lost = false
+			return nil
+		case err != nil: // that it is lost, or to be ended, is known
+		case t.cdr == nil:
+			return nil
+		default:
+			s.log.Info("the end of a lost call is its CDR's", "cause", t.cdr.Cause, "billed_seconds", t.cdr.BilledSeconds)
+			s.facts, s.lost = factsOf(t.cdr), false
+			return nil
+		}
 	}
 }
 
