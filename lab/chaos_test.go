@@ -66,8 +66,8 @@ func readChaosPlan(t *testing.T) chaosPlan {
 		groups: os.Getenv(envNoGroups) == "", race: os.Getenv(envChaosRace) != "", keep: os.Getenv(envChaosKeep) != ""}
 	kills, gap, pace := 9.0, 900*time.Millisecond, 0.05
 	if long {
-		plan.seed, plan.longest, plan.outage, plan.lease, plan.settle = rand.Uint64(), 8*time.Second, 30*time.Second, 3*time.Second, 12*time.Minute
-		kills, gap, pace = 220, 1500*time.Millisecond, 1
+		plan.seed, plan.longest, plan.outage, plan.lease, plan.settle = rand.Uint64()>>32, 4*time.Second, 30*time.Second, 3*time.Second, 12*time.Minute
+		kills, gap, pace = 220, 600*time.Millisecond, 1
 	}
 	plan.kills, plan.pace = int(number(envChaosKills, kills)), number(envChaosPace, pace)
 	var err error

@@ -250,10 +250,10 @@ func (w *chaosWorld) checkReasons(p *problems, calls map[string]*callRow) {
 	}
 }
 
-// switchDiedIn tells whether the switch was killed while a call lived.
+// switchDiedIn tells whether the switch was killed while a call lived, or so shortly before we knew of the call that it was there already.
 func (w *chaosWorld) switchDiedIn(r *callRow) bool {
 	return slices.ContainsFunc(w.generations, func(at time.Time) bool {
-		return at.After(r.created.Add(-time.Second)) && (r.ended == nil || at.Before(r.ended.Add(time.Second)))
+		return at.After(r.created.Add(-5*time.Second)) && (r.ended == nil || at.Before(r.ended.Add(time.Second)))
 	})
 }
 

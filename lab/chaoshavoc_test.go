@@ -150,7 +150,7 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 			w.note("%s was away for %s", wreck.name(), wreck.mended.Sub(wreck.at).Round(time.Millisecond))
 			rest(ctx, w.plan.gap) // otherwise it would never be there
 			if s.kind == "database" {
-				rest(ctx, 2*w.plan.gap) // what has waited is written
+				rest(ctx, 2*w.plan.gap+wreck.mended.Sub(wreck.at)/2) // what has waited is written
 			}
 		})
 		if s.kind == "switch" { // the calls must become many again
