@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ErrOverloaded: one of the limits of Config.Limits is reached. New calls are refused until it is not; those that live go on.
+// ErrOverloaded says that one of the limits of Config.Limits is reached. New calls are refused until it is not; those that live go on.
 var ErrOverloaded = errors.New("overloaded")
 
 // Limits are what a manager may take before it refuses new calls. The calls that it has are never ended for a limit's sake.

@@ -80,7 +80,7 @@ func TestGate(t *testing.T) {
 			return against
 		}}
 		pass := func(d time.Duration) {
-			time.Sleep(d) // of the bubble's clock
+			<-time.After(d) // of the bubble's clock
 			synctest.Wait()
 		}
 		g.start(t.Context())

@@ -134,8 +134,8 @@ func (c *core) observe(err error) {
 	h := &c.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch was := h.away; {
-	case was == kind:
+	switch {
+	case kind == nil && h.away == nil, kind != nil && errors.Is(h.away, kind):
 	case kind == nil:
 		c.logger.Info("database takes changes again", "away_seconds", time.Since(h.since).Seconds())
 	case errors.Is(kind, ErrStorageFull):
