@@ -2,6 +2,9 @@ package calls
 
 import (
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -341,6 +344,43 @@ func TestReleasedNodeKeepsItsCalls(t *testing.T) {
 	call, err := s.store.CallByID(t.Context(), created.ID)
 	require.NoError(t, err)
 	require.Equal(t, StatusInProgress, call.Status)
+}
+
+// What a controller has fetched for its calls stays for whoever goes on with them, and is removed when no call can be playing it.
+func TestMediaOfAReleasedNodeStays(t *testing.T) {
+	t.Parallel()
+	s := heldScene(t, modelstest.Open(t))
+	s.answers("/prompt.wav", func(w http.ResponseWriter, _ asked) {
+		w.Header().Set("Cache-Control", "max-age=3600")
+		_, _ = w.Write(silentWAV())
+	})
+	s.answers("/answer", reply(`[{"action":"play","url":"`+s.server.URL+`/prompt.wav"}]`))
+	s.sw.hold("playback")
+	s.create()
+	s.sw.await("execute playback")
+	dir := s.manager.cfg.MediaDir(s.node)
+	fetched, err := filepath.Glob(filepath.Join(dir, "*.wav"))
+	require.NoError(t, err)
+	require.Len(t, fetched, 1)
+	s.manager.ReleaseNode(t.Context(), s.node.ID)
+	require.NoError(t, s.manager.Stop(t.Context()))
+	require.FileExists(t, fetched[0])
+
+	s.newManager()
+	s.manager.media.sweep(dir)
+	require.FileExists(t, fetched[0], "a call may be playing it")
+	long := time.Now().Add(-mediaStale - time.Minute)
+	require.NoError(t, os.Chtimes(fetched[0], long, long))
+	s.manager.media.held[fetched[0]] = 1
+	s.manager.media.sweep(dir)
+	require.FileExists(t, fetched[0], "a call of ours is")
+	s.manager.media.release(fetched)
+	require.NoFileExists(t, fetched[0])
+	require.NoError(t, os.WriteFile(fetched[0], silentWAV(), 0o600))
+	require.NoError(t, os.Chtimes(fetched[0], long, long))
+	s.manager.media.sweep(dir)
+	require.NoFileExists(t, fetched[0])
+	s.manager.media.sweep(filepath.Join(dir, "none"))
 }
 
 // New calls go to all nodes that some controller is connected to, each in its turn.

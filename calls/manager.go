@@ -304,6 +304,7 @@ func (m *Manager) AddNode(row models.Node, sw Switch) esl.Handler {
 	if old != nil {
 		old.close()
 	}
+	m.goWork(func() { m.media.sweep(m.cfg.MediaDir(row)) })
 	return n
 }
 
@@ -331,6 +332,7 @@ func (m *Manager) ReleaseNode(ctx context.Context, nodeID string) {
 		return
 	}
 	n.close()
+	defer m.media.leave(m.cfg.MediaDir(n.row))
 	var leaving []*session
 	for _, s := range m.sessions() {
 		if s.node == n {

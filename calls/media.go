@@ -289,6 +289,9 @@ func (st *mediaStore) release(paths []string) {
 
 // letGo gives one hold back. The lock is held.
 func (st *mediaStore) letGo(path string) {
+	if st.held[path] == 0 {
+		return // its folder was left to another controller meanwhile
+	}
 	if st.held[path]--; st.held[path] > 0 {
 		return
 	}
