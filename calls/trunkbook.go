@@ -11,6 +11,8 @@ import (
 const (
 	// bookFresh is how long what the book says of a customer is not read again for its own sake.
 	bookFresh = time.Minute
+	// bookPatience bounds a reading for the book's own sake.
+	bookPatience = time.Second
 	// bookLimit bounds how many customers the book knows.
 	bookLimit = 10_000
 )
@@ -65,6 +67,8 @@ func (b *trunkBook) foresee(ctx context.Context, customerID string) {
 	if page, ok := b.known(customerID); ok && time.Since(page.read) < bookFresh {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, bookPatience)
+	defer cancel()
 	_, _ = b.read(ctx, customerID)
 }
 

@@ -105,7 +105,7 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		return fmt.Errorf("calls: %w", err)
 	}
 	c.nodes = newNodeKeeper(c.store, manager, syncer, owner, c.cfg.NodeLease, c.logger.With("part", "nodes"))
-	against := func() error { return errors.Join(manager.Accepting(), c.store.Away()) }
+	against := func() error { return errors.Join(manager.Accepting(), c.store.AwayFor(gateEvery)) }
 	c.nodes.against, c.nodes.acceptFor = against, c.cfg.AcceptTimeout
 
 	keeper := startHousekeeper(ctx, c.store, c.cfg.Retention, c.logger.With("part", "housekeeping"))

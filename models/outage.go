@@ -120,6 +120,16 @@ func (s *Store) Away() error {
 	return s.health.away
 }
 
+// AwayFor is Away where that has lasted for a time: one transaction that got no answer before its deadline is no outage yet.
+func (s *Store) AwayFor(lasted time.Duration) error {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	if time.Since(s.health.since) < lasted {
+		return nil
+	}
+	return s.health.away
+}
+
 // observe notes how a transaction ended. The log is told of the beginning and the end of an outage, not of each failure.
 func (c *core) observe(err error) {
 	var kind error

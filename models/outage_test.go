@@ -76,6 +76,8 @@ func TestPostgresStopsAndStarts(t *testing.T) {
 		})
 		require.ErrorIs(t, err, models.ErrUnreachable)
 		require.ErrorIs(t, s.Away(), models.ErrUnreachable)
+		require.ErrorIs(t, s.AwayFor(0), models.ErrUnreachable)
+		require.NoError(t, s.AwayFor(time.Hour))
 		_, err = s.Call(ctx, app.CustomerID, call.ID)
 		require.ErrorIs(t, err, models.ErrUnreachable)
 		require.ErrorIs(t, s.Probe(ctx), models.ErrUnreachable)
