@@ -268,7 +268,7 @@ func (w *chaosWorld) checkFlows(p *problems, calls map[string]*callRow) {
 		last := ""
 		seen := map[string]bool{}
 		for _, event := range tale.events {
-			step := ""
+			var step string
 			switch event.Type {
 			case "call.notify":
 				step = event.Data.part("payload").text("step")

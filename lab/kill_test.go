@@ -263,8 +263,8 @@ func TestFreeSWITCHKilledInTheMiddle(t *testing.T) {
 	s.partsAtCarrier(t, partedNumber)
 	require.True(t, rest(t.Context(), time.Second))
 	s.start(t)
-	for _, c := range calls {
-		t.Run(c.name, func(t *testing.T) { //nolint:paralleltest // the calls themselves go on at the same time
+	for _, c := range calls { //nolint:paralleltest // the calls themselves go on at the same time
+		t.Run(c.name, func(t *testing.T) {
 			end, events := c.app.ended(seconds(t, 90), t, s, c.call)
 			t.Logf("%v: %v", kinds(events), end.part("data"))
 			require.Equal(t, "call.completed", end.text("type"))

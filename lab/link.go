@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -182,7 +183,7 @@ func (l *Link) pass(to, from net.Conn, hearing func(sent []byte)) {
 			}
 		}
 		if err != nil {
-			if err != io.EOF && l.passable() {
+			if !errors.Is(err, io.EOF) && l.passable() {
 				reset(to)
 			}
 			break
