@@ -93,9 +93,9 @@ func document(t *testing.T, body string) (shape map[string]string, variables map
 // TestCDRIsLikeTheRealOne holds the record of a refused and of an answered call to what a FreeSWITCH 1.10.12 posted.
 func TestCDRIsLikeTheRealOne(t *testing.T) {
 	t.Parallel()
-	real, err := os.ReadFile(filepath.Join("..", "..", "calls", "testdata", "cdr", "inbound-killed.json"))
+	genuine, err := os.ReadFile(filepath.Join("..", "..", "calls", "testdata", "cdr", "inbound-killed.json"))
 	require.NoError(t, err)
-	wantShape, wantVariables := document(t, string(real))
+	wantShape, wantVariables := document(t, string(genuine))
 
 	post := newPostbox(t, http.StatusNoContent)
 	s, c, uuid := parked(t, simswitch.Config{CDRs: &simswitch.CDRs{URLs: []string{post.URL}, Credentials: "fs-1:token:with:colons"}}, simswitch.IncomingCall{
