@@ -125,7 +125,8 @@ func (h *hold) ask(ctx context.Context) error {
 	token, err := h.conn.Controller(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("whose node %s is cannot be known: %w; %w", h.name, away, err)
+		// As if the node were away: what is to be sent waits.
+		return fmt.Errorf("whose node %s is cannot be known: %w; %w; %w", h.name, esl.ErrDown, away, err)
 	case token != h.token && token != 0:
 		return h.lose("the switch says that another controller has taken it")
 	}

@@ -126,6 +126,7 @@ func TestHoldOutlastsTheDatabase(t *testing.T) {
 	err = h.Check(t.Context())
 	require.Error(t, err)
 	require.NotErrorIs(t, err, esl.ErrFenced, "not known is not lost")
+	require.ErrorIs(t, err, esl.ErrDown, "commands wait, calls go on")
 	require.False(t, h.Held())
 }
 
