@@ -58,9 +58,14 @@ func (s *session) startRecordCall(a *actions.RecordCall, running *recording) (ou
 	if running != nil && s.repeats && running.row.Status == models.RecordingRunning {
 		// An earlier controller has begun it and not told. To begin it again changes nothing (switch_ivr_async.c,
 		// switch_ivr_record_session_event), should the switch not have heard of it.
-		return recordCallDone(running), s.order("record the call", func(ctx context.Context) error {
+		err := s.order("record the call", func(ctx context.Context) error {
 			return s.node.sw.RecordStartWith(ctx, s.channel, running.row.Path, esl.RecordOptions{Stereo: running.row.Channels == stereo})
 		})
+		if refused := new(esl.CommandError); errors.As(err, &refused) {
+			s.log.Warn("recording not begun again", "error", err) // by a channel that ends: its hangup is on the way
+			err = nil
+		}
+		return recordCallDone(running), err
 	}
 	if running != nil {
 		return s.recordCallFailed(a, "op", "the call is being recorded already")
