@@ -133,9 +133,11 @@ func TestOriginateRefusedByTheSwitch(t *testing.T) {
 	require.Equal(t, ReasonInternalError, call.Reason)
 	require.Equal(t, SourcePlatform, call.HangupSource)
 
+	// What is not sent is tried again for as long as the call may ring.
 	s.sw.script("originate", func(command) error { return esl.ErrDown })
-	s.create()
+	s.create(func(r *CreateRequest) { r.Timeout = minRing })
 	call = s.end()
+	require.GreaterOrEqual(t, call.EndedAt.Sub(call.CreatedAt), (minRing-1)*time.Second)
 	require.Equal(t, []any{StatusFailed, ReasonNodeLost, SourcePlatform}, []any{call.Status, call.Reason, call.HangupSource})
 	require.NotContains(t, s.sw.log(), "kill NORMAL_TEMPORARY_FAILURE", "there is no channel to end")
 }
