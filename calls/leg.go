@@ -205,8 +205,9 @@ func (s *session) startLeg(l *leg) {
 	defer cancel()
 	channel := l.row.ChannelID
 	if l.limit > 0 {
-		// The word that it was joined may have come late.
-		left := max(l.limit-s.m.cfg.Now().Sub(l.joinedAt).Truncate(time.Second), time.Second)
+		// The word that it was joined may have come late; the switch's clock may be ahead of ours.
+		late := max(s.m.cfg.Now().Sub(l.joinedAt).Truncate(time.Second), 0)
+		left := max(l.limit-late, time.Second)
 		if err := s.node.sw.SchedHangup(ctx, channel, left, causeTimeLimit); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
 			s.log.Warn("dialed leg not limited", "leg_id", l.row.ID, "error", err)
 		}
