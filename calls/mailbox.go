@@ -30,6 +30,8 @@ type message struct {
 	screened *leg
 	// leave is that the call is another controller's from now on.
 	leave bool
+	// broken is that the time of a playback was over and it was broken off.
+	broken bool
 	// nudge carries nothing: it makes the session look again at what it waits for. It takes no room.
 	nudge bool
 }

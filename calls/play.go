@@ -105,7 +105,9 @@ func (s *session) breakAfter(limit time.Duration) (stop func()) {
 		defer cancel()
 		if err := s.node.sw.Break(ctx, s.channel); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
 			s.log.Warn("playback not interrupted", "error", err)
+			return
 		}
+		s.box.put(message{broken: true})
 	})
 	return func() {
 		if !timer.Stop() {

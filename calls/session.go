@@ -264,6 +264,13 @@ func (s *session) handle(m message) error {
 			s.taking.look = true
 		}
 		return s.handleUp(*m.up)
+	case m.broken:
+		// A break also drops what is queued and has not begun, without a word (switch_ivr.c, switch_core_session_flush_private_events):
+		// the playback itself, or the marker behind one that an earlier controller began.
+		if s.running != "" && s.completed == nil {
+			return s.mark()
+		}
+		return nil
 	case m.lost:
 		if !s.ended { // otherwise the switch has had its say
 			s.ended, s.lost = true, true
