@@ -173,7 +173,7 @@ func (s *session) talkOn(a *actions.Dequeue, t *taking) (map[string]any, error) 
 	if t.since.IsZero() {
 		t.since = s.m.cfg.Now()
 	}
-	limit := s.deadline(a.MaxSeconds - s.m.cfg.Now().Sub(t.since))
+	limit := s.deadline(a.MaxSeconds - max(s.m.cfg.Now().Sub(t.since), 0))
 	defer limit.stop()
 	own, err := s.followBridge(func() bool { return s.interrupted() || limit.over() })
 	if err != nil {
