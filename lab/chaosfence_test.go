@@ -59,7 +59,8 @@ func (j *fenceJudge) line(conn int, line string) {
 		return
 	}
 	j.commands++
-	if j.tokens[conn] < j.steering {
+	// A connection on which no token was written may be one of the controller that steers.
+	if token := j.tokens[conn]; token != 0 && token < j.steering {
 		j.problems.add("two controllers steered the node", "%.120s (token %d, after a command with %d)", line, j.tokens[conn], j.steering)
 	}
 	j.steering = max(j.steering, j.tokens[conn])
