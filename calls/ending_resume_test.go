@@ -2,6 +2,8 @@ package calls
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,4 +52,22 @@ func TestOriginateIsSentWhenTheNodeIsBack(t *testing.T) {
 	call = s.end()
 	require.Equal(t, []any{created.ID, StatusCanceled}, []any{call.ID, call.Status})
 	require.WithinDuration(t, time.Now(), *call.EndedAt, 10*time.Second)
+}
+
+// The connection ends while the command to dial is on the way. The switch has it, and the call goes on when the node is back.
+func TestOriginateWhoseReplyIsLost(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"dtmf","digits":"1"}]`))
+	s.sw.script("originate", func(command) error { return errors.Join(esl.ErrDown, esl.ErrNoReply) })
+	created := s.create()
+	dialed := s.sw.await("originate")
+	s.sw.handler.HandleDown(errors.New("reset"))
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{row(dialed.channel, "outbound", "")}})
+	s.sw.answer(dialed.channel)
+	s.sw.event("CHANNEL_PARK", dialed.channel)
+	call := s.end()
+	require.Equal(t, []any{created.ID, StatusCompleted, ReasonCompleted}, []any{call.ID, call.Status, call.Reason})
+	dials := slices.DeleteFunc(s.sw.log(), func(line string) bool { return !strings.HasPrefix(line, "originate") })
+	require.Len(t, dials, 1, "nobody is dialled twice")
 }

@@ -215,6 +215,8 @@ func (s *session) dialOut() error {
 			return s.passOn() // the connection was ended because the node is another controller's
 		case errors.Is(err, errEnded), errors.Is(err, errEnding):
 			return s.neverDialed(err)
+		case errors.Is(err, esl.ErrDown) && errors.Is(err, esl.ErrNoReply):
+			return s.dialedOrNot()
 		}
 		s.log.Warn("originate failed", "error", err)
 		why := intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}
@@ -229,8 +231,26 @@ func (s *session) dialOut() error {
 		}
 		return errEnding
 	}
-	s.job, s.terms = job, noTerminators
+	s.job = job
 	s.watchJob(job)
+	return s.awaitAnswered()
+}
+
+// dialedOrNot goes on after the connection ended with the command to dial on the way: only the switch knows whether it has it.
+func (s *session) dialedOrNot() error {
+	s.jobDone = true
+	if err := s.awaitUp(); err != nil {
+		return err
+	}
+	if err := s.confirm(); err != nil {
+		return err
+	}
+	return s.awaitAnswered()
+}
+
+// awaitAnswered waits until an outbound call is answered and ours to steer.
+func (s *session) awaitAnswered() error {
+	s.terms = noTerminators
 	for {
 		err := s.await(nil, func() bool { return s.jobDone && s.jobErr != nil || s.answered && s.parked })
 		switch {
