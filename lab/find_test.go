@@ -37,7 +37,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	readme, err := os.ReadFile("../freeswitch-conf/README.md")
 	require.NoError(t, err)
 	read := map[string]bool{}
-	for _, match := range regexp.MustCompile(`cmd="env-set" data="[a-z_]+=\$(TANDEM_[A-Z_]+)"`).FindAllStringSubmatch(string(vars), -1) {
+	for _, match := range regexp.MustCompile(`cmd="env-set" data="[a-z0-9_]+=\$(TANDEM_[A-Z0-9_]+)"`).FindAllStringSubmatch(string(vars), -1) {
 		read[match[1]] = true
 	}
 	require.Greater(t, len(read), 10)

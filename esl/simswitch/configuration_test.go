@@ -21,6 +21,7 @@ func TestReadsWhatTandemWrites(t *testing.T) {
 	s := start(t, simswitch.Config{ConfDir: dir})
 	c := login(t, s.Addr(), password)
 	require.Contains(t, c.command("event json CHANNEL_PARK"), "+OK")
+	c.api("global_setvar tandem_accept=true") // somebody steers the node
 	for name, test := range map[string]struct {
 		call   simswitch.IncomingCall
 		status int
