@@ -71,3 +71,36 @@ func TestOriginateWhoseReplyIsLost(t *testing.T) {
 	dials := slices.DeleteFunc(s.sw.log(), func(line string) bool { return !strings.HasPrefix(line, "originate") })
 	require.Len(t, dials, 1, "nobody is dialled twice")
 }
+
+// What live control adds while a round runs leaves the stored place at that round: whoever takes over runs each of them once.
+func TestAppendKeepsTheStoredRound(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.sw.script("execute speak", func(command) error { return nil })
+	s.app.EventKinds = []string{"*"}
+	require.NoError(t, s.store.UpdateApplication(t.Context(), s.app))
+	s.answers("/answer", reply(`[{"action":"say","text":"Twice","loop":2},{"action":"dtmf","digits":"1"}]`))
+	created := s.create()
+	for round := range 2 {
+		c := s.sw.await("execute speak")
+		s.direct(created.ID, ModeAppend, `[{"action":"dtmf","digits":"2"}]`)
+		s.manager.callSession(created.ID).box.put(message{event: keyEvent(t, c.channel)})
+		require.Eventually(t, func() bool {
+			stored, err := s.store.CallByID(t.Context(), created.ID)
+			return err == nil && stored.Cursor.EventUUID == c.id && strings.Count(string(stored.Cursor.List), `"2"`) == round+1
+		}, 10*time.Second, 5*time.Millisecond)
+		stored, err := s.store.CallByID(t.Context(), created.ID)
+		require.NoError(t, err)
+		require.Equal(t, round, stored.Cursor.Step)
+		s.sw.complete(c)
+	}
+	s.end()
+}
+
+// keyEvent is a key that the party has pressed.
+func keyEvent(t *testing.T, channel string) *esl.Event {
+	t.Helper()
+	ev, err := esl.ParseEvent(`{"Event-Name":"DTMF","Unique-ID":"` + channel + `","DTMF-Digit":"5"}`)
+	require.NoError(t, err)
+	return ev
+}

@@ -19,7 +19,7 @@ import (
 
 // progress is where a flow stands within the action at its index.
 type progress struct {
-	step        int             // applications of the action that are over
+	step        int             // applications of the action before the one that event names
 	event       string          // Event-UUID of the application that was begun last, empty before the first
 	application string          // its trace
 	begunAt     time.Time       // when the action began
@@ -183,23 +183,22 @@ func (s *session) beginWith(app esl.App, also transaction) (string, error) {
 	if s.waiting {
 		return id, nil // a wait action: the cursor stays where the call's list is
 	}
-	if r := s.resumed; r != nil {
-		s.resumed = nil
-		if r.ran {
-			s.underway = id
-			s.flow.at.step++
-			return id, nil
-		}
+	r := s.resumed
+	s.resumed = nil
+	switch {
+	case r != nil && r.ran:
+		s.underway = id
+		return id, nil
+	case r == nil && s.flow.at.event != "":
+		s.flow.at.step++ // the one before is over
 	}
 	s.flow.at.event, s.flow.at.application, s.flow.at.changed = id, trace(app.Name(), app.Args()), true
-	err := s.change("cursor", func(ctx context.Context, tx *models.Store, call *models.Call) error {
+	return id, s.change("cursor", func(ctx context.Context, tx *models.Store, call *models.Call) error {
 		if also == nil {
 			return nil
 		}
 		return also(ctx, tx, call)
 	})
-	s.flow.at.step++
-	return id, err
 }
 
 // trace is what is kept of an application to know it again: a channel says which it ran last, and with what
