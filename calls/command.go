@@ -286,13 +286,15 @@ func (m *Manager) commandsPoll(ctx context.Context) {
 			return
 		}
 		err := m.lookForCommands(ctx)
-		if round%max(1, int64(nodesInterval/m.cfg.CommandInterval)) == 0 {
+		whole := round%max(1, int64(nodesInterval/m.cfg.CommandInterval)) == 0
+		if whole {
 			err = errors.Join(err, m.lookForNodes(ctx))
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			m.log.Error("commands of other controllers are not read", "error", err)
 		}
-		failing = err != nil
+		// A round that asks for the commands of no node says nothing of the database.
+		failing = err != nil || failing && !whole
 	}
 }
 

@@ -93,7 +93,9 @@ func (n *node) buryOrphan(call *models.Call, restarted bool) {
 		case errors.Is(err, models.ErrStale), errors.Is(err, models.ErrNotFound), errors.Is(err, models.ErrClosed):
 			return // somebody else has ended it, or steers it
 		}
-		log.Error("orphan call not ended, trying again", "error", err)
+		if !storeAway(err) { // the store tells of that once
+			log.Error("orphan call not ended, trying again", "error", err)
+		}
 		select {
 		case <-time.After(delay):
 		case <-n.m.ctx.Done():

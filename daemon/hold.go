@@ -37,7 +37,7 @@ type hold struct {
 	token  int64
 	lease  time.Duration
 	logger *slog.Logger
-	// conn is the way to the switch, safe whether it is connected and may be steered; both are set before the first check.
+	// conn is the way to the switch, safe whether it is connected and may be steered.
 	conn *esl.Node
 	safe *atomic.Bool
 	// tell is called when the node turns out to be another controller's. It does not block.
@@ -46,8 +46,8 @@ type hold struct {
 	began time.Time
 	until atomic.Int64 // nanoseconds after began
 	lost  atomic.Bool
-	// due says that the node has come or gone since the lease was renewed: the others are to know.
-	due atomic.Bool
+	// due asks for a renewal now.
+	due chan struct{}
 	// away is until when the database is not asked again before a command, nanoseconds after began.
 	away atomic.Int64
 	// above is the token in the switch, where that was greater than ours.
@@ -65,7 +65,7 @@ var errAway = errors.New("the database was away a moment ago")
 
 // newHold is a lease that was asked for at a moment and lasts from there.
 func newHold(asked time.Time, lease time.Duration) *hold {
-	h := &hold{began: asked, lease: lease, tell: func() {}}
+	h := &hold{began: asked, lease: lease, tell: func() {}, due: make(chan struct{}, 1)}
 	h.extend(asked.Add(h.length()))
 	return h
 }
@@ -114,10 +114,7 @@ func (h *hold) ask(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	away := errAway
-	if int64(time.Since(h.began)) >= h.away.Load() {
-		away = h.renew(ctx)
-	}
+	away := h.reach(ctx)
 	if away == nil || errors.Is(away, esl.ErrFenced) {
 		return away
 	}
@@ -132,6 +129,14 @@ func (h *hold) ask(ctx context.Context) error {
 	}
 	h.extend(asked.Add(switchWord))
 	return nil
+}
+
+// reach renews the lease, unless the database was away a moment ago.
+func (h *hold) reach(ctx context.Context) error {
+	if int64(time.Since(h.began)) < h.away.Load() {
+		return errAway
+	}
+	return h.renew(ctx)
 }
 
 // renew asks the database for another length of the lease.
@@ -162,17 +167,51 @@ func (h *hold) lose(why string) error {
 	return esl.ErrFenced
 }
 
-// moved has it told that the node is connected now, or is not any more.
+// moved has the others told that the node is connected now, or is not any more.
 func (h *hold) moved() {
-	h.due.Store(true)
-	h.tell()
+	select {
+	case h.due <- struct{}{}:
+	default:
+	}
 }
 
-// claim writes our token into the switch. It is called for every new connection, before anything else is sent: a switch that was
-// restarted has forgotten it. A greater token is that of a controller that has taken the node after us, or of a time that the
-// database has forgotten: the lease is then given up, and asked for anew above it.
-func (h *hold) claim(ctx context.Context) error {
-	before, err := h.conn.Controller(ctx)
+// keep renews the lease every third of its length, so that two renewals may fail before it runs out, until the returned function is called
+// or the lease is lost. It has a goroutine of its own: whatever else the controller does for its nodes may take longer.
+func (h *hold) keep(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(h.lease / 3)
+		defer ticker.Stop()
+		for failing := false; ; {
+			select {
+			case <-ticker.C:
+			case <-h.due:
+			case <-ctx.Done():
+				return
+			}
+			err := h.renew(ctx)
+			if errors.Is(err, esl.ErrFenced) {
+				return
+			}
+			if err != nil && !failing && ctx.Err() == nil {
+				h.logger.Warn("lease of node not renewed, trying again", "node", h.name, "error", err)
+			}
+			failing = err != nil
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// Claim implements esl.Fence: it writes our token into the switch. A greater token there is that of a controller that has taken the
+// node after us, or of a time that the database has forgotten: the lease is then given up, and asked for anew above it.
+func (h *hold) Claim(ctx context.Context, conn *esl.Claim) error {
+	asked := time.Now()
+	before, err := conn.Controller(ctx)
 	if err != nil {
 		return fmt.Errorf("read the controller of node %s: %w", h.name, err)
 	}
@@ -180,7 +219,10 @@ func (h *hold) claim(ctx context.Context) error {
 		h.above.Store(before)
 		return h.lose("the switch has the token of a later controller")
 	}
-	if err := h.conn.TakeControl(ctx, h.token); err != nil {
+	if !h.Held() && h.reach(ctx) != nil && (before == h.token || before == 0) {
+		h.extend(asked.Add(switchWord)) // as in ask: the database is away, and the switch knows of no other
+	}
+	if err := conn.Take(ctx, h.token); err != nil {
 		return fmt.Errorf("take control of node %s: %w", h.name, err)
 	}
 	if before == 0 || before == h.token {

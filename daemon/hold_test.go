@@ -32,6 +32,13 @@ func simulated(t *testing.T) (addr string) {
 	return sim.Addr()
 }
 
+// taker is the fence of another controller, with its token.
+type taker int64
+
+func (taker) Held() bool                                         { return true }
+func (taker) Check(context.Context) error                        { return nil }
+func (t taker) Claim(ctx context.Context, conn *esl.Claim) error { return conn.Take(ctx, int64(t)) }
+
 // connect connects to a switch behind a fence, and waits until it is up.
 func connect(t *testing.T, addr string, fence esl.Fence) *esl.Node {
 	t.Helper()
@@ -56,7 +63,6 @@ func held(t *testing.T, store *models.Store, addr string) (h *hold, told *atomic
 	h.store, h.node, h.name, h.owner, h.token, h.logger = store, node.ID, node.Name, "first", token, slog.New(slog.DiscardHandler)
 	h.safe, h.tell = &atomic.Bool{}, func() { told.Add(1) }
 	h.conn = connect(t, addr, h)
-	require.NoError(t, h.claim(t.Context()))
 	return h, told
 }
 
@@ -113,9 +119,14 @@ func TestHoldOutlastsTheDatabase(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, h.Held())
 	}
+	// A new connection is ours by the same word.
+	h.runOut()
+	again := connect(t, addr, h)
+	_, err = again.Exists(t.Context(), noChannel)
+	require.NoError(t, err)
+	again.Stop()
 	// Another controller, whom the database gave the node, writes its token.
-	second := connect(t, addr, nil)
-	require.NoError(t, second.TakeControl(t.Context(), h.token+1))
+	connect(t, addr, taker(h.token+1))
 	h.runOut()
 	_, err = h.conn.Exists(t.Context(), noChannel)
 	require.ErrorIs(t, err, esl.ErrFenced)
@@ -158,8 +169,7 @@ func TestKeeperTakesANodeWhoseTokenTheDatabaseHasForgotten(t *testing.T) {
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		ctx := t.Context()
 		addr := simulated(t)
-		before := connect(t, addr, nil)
-		require.NoError(t, before.TakeControl(ctx, 50))
+		before := connect(t, addr, taker(50))
 		node := &models.Node{Name: "one", ESLAddr: addr, Password: "secret", ConfDir: t.TempDir(), IsActive: true}
 		require.NoError(t, store.CreateNode(ctx, node))
 		logger := slog.New(slog.DiscardHandler)

@@ -53,8 +53,9 @@ type nodeKeeper struct {
 type heldNode struct {
 	*hold
 	row      models.Node
-	next     time.Time // when the lease is renewed
 	entrance *entrance
+	// rest ends the renewals.
+	rest func()
 }
 
 func newNodeKeeper(store *models.Store, manager *calls.Manager, syncer *dialplan.Syncer, owner string, lease time.Duration, logger *slog.Logger) *nodeKeeper {
@@ -65,8 +66,7 @@ func newNodeKeeper(store *models.Store, manager *calls.Manager, syncer *dialplan
 	}
 }
 
-// start looks for nodes now and again and again. Leases are renewed every third of their length, so that two renewals may fail
-// before one is lost.
+// start looks for nodes now and again and again.
 func (k *nodeKeeper) start(ctx context.Context) {
 	ctx, k.cancel = context.WithCancel(ctx)
 	go func() {
@@ -124,7 +124,7 @@ func (k *nodeKeeper) release(ctx context.Context, held *heldNode) error {
 	return nil
 }
 
-// look renews what is held, takes what is free, and drops what is gone.
+// look takes what is free, and drops what is gone.
 func (k *nodeKeeper) look(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -207,7 +207,7 @@ func (k *nodeKeeper) forget(held *heldNode) {
 	delete(k.held, held.row.ID)
 }
 
-// keep renews or takes one node's lease.
+// keep looks after one node: takes it where it is free, and lets go of it where it was lost.
 func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error {
 	held := k.holding(row.ID)
 	if held != nil && (held.row.ESLAddr != row.ESLAddr || held.row.Password != row.Password || held.row.ConfDir != row.ConfDir) {
@@ -218,15 +218,8 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error
 		}
 		held, free = nil, true
 	}
-	if held != nil && time.Now().Before(held.next) && !held.due.Load() && !held.lost.Load() {
-		return nil
-	}
 	if held != nil && !held.lost.Load() {
-		held.next = time.Now().Add(k.lease / 3)
-		held.due.Store(false)
-		if err := held.renew(ctx); !errors.Is(err, esl.ErrFenced) {
-			return err
-		}
+		return nil
 	}
 	if held != nil {
 		k.forget(held)
@@ -258,7 +251,7 @@ func (k *nodeKeeper) take(ctx context.Context, row models.Node) error {
 		return nil // another was faster
 	}
 	row.LeaseToken = token
-	held := &heldNode{hold: newHold(asked, k.lease), row: row, next: asked.Add(k.lease / 3)}
+	held := &heldNode{hold: newHold(asked, k.lease), row: row}
 	held.store, held.node, held.name, held.owner, held.token, held.logger = k.store, row.ID, row.Name, k.owner, token, k.logger
 	held.tell = func() {
 		select {
@@ -266,7 +259,9 @@ func (k *nodeKeeper) take(ctx context.Context, row models.Node) error {
 		default:
 		}
 	}
+	held.rest = held.keep(ctx)
 	if err := k.steer(ctx, held); err != nil {
+		held.rest()
 		return errors.Join(fmt.Errorf("steer node %s: %w", row.Name, err), k.store.ReleaseNode(ctx, row.ID, k.owner, token))
 	}
 	k.mu.Lock()
@@ -303,6 +298,7 @@ func (k *nodeKeeper) drop(held *heldNode) {
 	held.conn.Stop()
 	k.syncer.RemoveNode(held.row.ID)
 	k.manager.RemoveNode(held.row.ID)
+	held.rest()
 }
 
 // letGo lets go of a node that is another controller's now, or is about to be. Its calls live on.
@@ -312,6 +308,7 @@ func (k *nodeKeeper) letGo(ctx context.Context, held *heldNode) {
 	k.manager.ReleaseNode(ctx, held.row.ID)
 	held.conn.Stop()
 	k.syncer.RemoveNode(held.row.ID)
+	held.rest()
 }
 
 // named returns the connection of a held node, or nil.

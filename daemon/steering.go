@@ -34,10 +34,6 @@ var _ esl.Handler = (*steering)(nil)
 func (s *steering) HandleUp(snapshot esl.Snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), doctorPatience)
 	defer cancel()
-	if err := s.hold.claim(ctx); err != nil {
-		s.logger.Warn("node is not steered: it is not ours", "node", s.name, "error", err)
-		return
-	}
 	if err := checkWalls(ctx, s.conn); err != nil {
 		s.logger.Error("node is not steered: it would run commands out of customers' text; see `tandem doctor`", "node", s.name, "error", err)
 		return

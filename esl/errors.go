@@ -69,7 +69,7 @@ func (e *CommandError) Cause() string {
 // ConnectError says at which step connecting to a switch failed. It wraps one of the sentinels above or the network's error.
 type ConnectError struct {
 	Addr string
-	Step string // "dial", "greeting", "auth", "subscribe", "resync"
+	Step string // "dial", "greeting", "auth", "subscribe", "claim", "resync"
 	Err  error
 }
 

@@ -19,13 +19,20 @@ type Fence interface {
 	// Check finds out where Held says no, and makes Held say yes for a while where the switch is ours all the same. It may ask the
 	// switch with [Node.Controller]. An error that is ErrFenced is final; with any other, nothing is sent that changes anything.
 	Check(ctx context.Context) error
+	// Claim is called for each new connection, before anything but questions is sent on it: a switch that was restarted has forgotten
+	// whose it is. An error ends the connection.
+	Claim(ctx context.Context, conn *Claim) error
 }
+
+// Claim is a new connection to a switch, on which nothing has been commanded yet.
+type Claim struct{ session *session }
 
 // free is the fence of a node that nobody else steers.
 type free struct{}
 
-func (free) Held() bool                  { return true }
-func (free) Check(context.Context) error { return nil }
+func (free) Held() bool                          { return true }
+func (free) Check(context.Context) error         { return nil }
+func (free) Claim(context.Context, *Claim) error { return nil }
 
 // passFence waits until a message may be sent, or says why it may not.
 func passFence(ctx context.Context, fence Fence, m message) error {
@@ -49,7 +56,22 @@ func (n *Node) Controller(ctx context.Context) (int64, error) {
 	if s == nil {
 		return 0, fmt.Errorf("esl: ask for the controller: %w", ErrDown)
 	}
-	ctx, cancel := n.bound(ctx)
+	return s.controller(ctx)
+}
+
+// Controller returns the token of the controller that took the switch last, 0 when none has since the switch was started.
+func (c *Claim) Controller(ctx context.Context) (int64, error) { return c.session.controller(ctx) }
+
+// Take writes the token of a controller into the switch, for the others to see.
+func (c *Claim) Take(ctx context.Context, token int64) error {
+	ctx, cancel := c.session.node.bound(ctx)
+	defer cancel()
+	_, err := c.session.commands.do(ctx, apiMessage("global_setvar", controllerVariable+"="+strconv.FormatInt(token, 10)))
+	return err
+}
+
+func (s *session) controller(ctx context.Context) (int64, error) {
+	ctx, cancel := s.node.bound(ctx)
 	defer cancel()
 	m := apiMessage("global_getvar", controllerVariable)
 	m.asks, m.unfenced = true, true
@@ -69,10 +91,4 @@ func (n *Node) Controller(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("esl: %s holds %q, which is no token", controllerVariable, clip(value))
 	}
 	return token, nil
-}
-
-// TakeControl writes the token of a controller into the switch, for the others to see.
-func (n *Node) TakeControl(ctx context.Context, token int64) error {
-	_, err := n.api(ctx, "global_setvar", controllerVariable+"="+strconv.FormatInt(token, 10))
-	return err
 }

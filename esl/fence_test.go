@@ -3,6 +3,7 @@ package esl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,15 @@ type fenceStub struct {
 	held   []bool // what Held says, one after the other; the last stays
 	check  func(ctx context.Context) error
 	checks int
+	claim  func(ctx context.Context, conn *Claim) error
 }
+
+// claimer is a fence that claims connections in its own way.
+type claimer func(ctx context.Context, conn *Claim) error
+
+func (claimer) Held() bool                                     { return true }
+func (claimer) Check(context.Context) error                    { return nil }
+func (c claimer) Claim(ctx context.Context, conn *Claim) error { return c(ctx, conn) }
 
 func (f *fenceStub) Held() bool {
 	f.mu.Lock()
@@ -35,6 +44,13 @@ func (f *fenceStub) Check(ctx context.Context) error {
 	check := f.check
 	f.mu.Unlock()
 	return check(ctx)
+}
+
+func (f *fenceStub) Claim(ctx context.Context, conn *Claim) error {
+	if f.claim == nil {
+		return nil
+	}
+	return f.claim(ctx, conn)
 }
 
 func (f *fenceStub) set(check func(ctx context.Context) error, held ...bool) {
@@ -103,7 +119,6 @@ func TestFenceStopsEveryCommand(t *testing.T) {
 			_, err := n.Originate(ctx, Originate{ChannelID: fencedChannel, Gateway: "gateway", Number: "+15550100001", Timeout: time.Minute})
 			return err
 		},
-		"take control": func() error { return n.TakeControl(ctx, 8) },
 		"status": func() error {
 			_, err := n.Status(ctx)
 			return err
@@ -172,6 +187,61 @@ func TestFenceKeepsFromConnecting(t *testing.T) {
 		receive(t, asked)
 	}
 	require.Zero(t, f.dialled())
+}
+
+// A connection is claimed before anything is commanded on it, and before the switch is asked for its channels: whoever had it before may have
+// changed them until then. One that cannot be claimed is no connection.
+func TestClaimComesFirst(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var lines []string
+	f := newFakeSwitch()
+	f.intercept = func(c *fakeConn, m clientMessage) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasPrefix(m.line, "api ") {
+			lines = append(lines, m.line)
+		}
+		switch {
+		case strings.HasPrefix(m.line, "api global_getvar "+controllerVariable):
+			c.api("7")
+		case strings.HasPrefix(m.line, "api global_setvar "):
+			c.api("+OK")
+		default:
+			return false
+		}
+		return true
+	}
+	refusals := 2
+	var n *Node
+	started := make(chan struct{})
+	fence := claimer(func(ctx context.Context, conn *Claim) error {
+		<-started
+		if err := n.Kill(ctx, fencedChannel, "NORMAL_CLEARING"); !errors.Is(err, ErrDown) {
+			return fmt.Errorf("a command of somebody else before the claim: %w", err)
+		}
+		if refusals > 0 {
+			refusals--
+			return errors.New("not now")
+		}
+		token, err := conn.Controller(ctx)
+		if err != nil {
+			return err
+		}
+		return conn.Take(ctx, token+1)
+	})
+	handler := newRecorder()
+	n = startNode(t, f, handler, func(cfg *Config) { cfg.Fence, cfg.Probe, cfg.BackoffMax = fence, time.Hour, time.Millisecond })
+	close(started)
+	receive(t, handler.up)
+	require.NoError(t, n.Kill(deadline(t, time.Minute), fencedChannel, "NORMAL_CLEARING"))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, []string{
+		"api global_getvar " + controllerVariable, "api global_setvar " + controllerVariable + "=8", "api global_getvar core_uuid", "api show channels as json",
+		"api uuid_kill " + fencedChannel + " NORMAL_CLEARING",
+	}, lines)
+	require.Equal(t, 6, f.dialled(), "two connections each time")
 }
 
 func TestController(t *testing.T) {

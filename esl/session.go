@@ -90,6 +90,10 @@ func (s *session) live(running *sync.WaitGroup) (wasUp bool, err error) {
 	running.Go(func() { s.fail(s.readEvents()) })
 	running.Go(func() { s.fail(s.watch()) })
 
+	if err := n.cfg.Fence.Claim(s.ctx, &Claim{s}); err != nil {
+		return false, &ConnectError{Addr: n.cfg.Addr, Step: "claim", Err: err}
+	}
+	// Only now: what another controller had under way has reached the switch.
 	snapshot, err := s.snapshot()
 	if err != nil {
 		return false, &ConnectError{Addr: n.cfg.Addr, Step: "resync", Err: err}

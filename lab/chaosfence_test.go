@@ -59,11 +59,14 @@ func (j *fenceJudge) line(conn int, line string) {
 		return
 	}
 	j.commands++
-	// A connection on which no token was written may be one of the controller that steers.
-	if token := j.tokens[conn]; token != 0 && token < j.steering {
-		j.problems.add("two controllers steered the node", "%.120s (token %d, after a command with %d)", line, j.tokens[conn], j.steering)
+	token := j.tokens[conn]
+	switch {
+	case token == 0:
+		j.problems.add("a controller steered the node before it had taken it", "%.120s", line)
+	case token < j.steering:
+		j.problems.add("two controllers steered the node", "%.120s (token %d, after a command with %d)", line, token, j.steering)
 	}
-	j.steering = max(j.steering, j.tokens[conn])
+	j.steering = max(j.steering, token)
 }
 
 // changes tells whether a line begins a command that does something to a call.

@@ -22,6 +22,9 @@ import (
 // connectTimeout bounds connecting to PostgreSQL, unless its URL says otherwise (connect_timeout).
 const connectTimeout = 5 * time.Second
 
+// leasers is how many connections to PostgreSQL are kept for the leases of nodes.
+const leasers = 2
+
 // busyTimeout is how long SQLite waits for another process that writes.
 const busyTimeout = 10 * time.Second
 
@@ -106,6 +109,11 @@ func (c *core) connectPostgres(location string, writers, readers int) error {
 	if c.reader, err = openPostgres(config, readers); err != nil {
 		return errors.Join(err, c.disconnect())
 	}
+	apart, err := openPostgres(config, leasers)
+	if err != nil {
+		return errors.Join(err, c.disconnect())
+	}
+	c.apart = &writerPool{db: apart, slots: make(chan struct{}, leasers)}
 	return nil
 }
 
@@ -135,7 +143,11 @@ func (c *core) disconnect() error {
 	if c.nowherePool != nil {
 		errs = append(errs, c.nowherePool.Close())
 	}
-	for _, db := range []*gorm.DB{c.reader, c.writer} {
+	pools := []*gorm.DB{c.reader, c.writer}
+	if c.apart != nil {
+		pools = append(pools, c.apart.db)
+	}
+	for _, db := range pools {
 		if db == nil {
 			continue
 		}

@@ -21,7 +21,7 @@ func (s *Store) leaseNow(ctx context.Context) (int64, error) {
 // The token is greater than that of any holder before, and than floor. It becomes the fence of the node's live calls in the
 // same transaction: from its commit on, nothing that an earlier holder writes about them is taken, see Call.Fence.
 func (s *Store) AcquireNode(ctx context.Context, nodeID, owner string, ttl time.Duration, floor int64) (token int64, ok bool, err error) {
-	err = s.InTx(ctx, func(tx *Store) error {
+	err = s.aside(ctx, func(tx *Store) error {
 		token, ok = 0, false
 		if s.dialect == DialectPostgres {
 			// A change of the lease alone would not wait for the calls that are being inserted under the last one, see holdFence.
@@ -57,7 +57,7 @@ func (s *Store) AcquireNode(ctx context.Context, nodeID, owner string, ttl time.
 // RenewNode keeps a lease for another ttl and tells whether the node is connected, for ConnectedNodes; ErrStale where the lease
 // is no longer the owner's. One that has run out and that nobody took is the owner's still.
 func (s *Store) RenewNode(ctx context.Context, nodeID, owner string, token int64, ttl time.Duration, connected bool) error {
-	return s.InTx(ctx, func(tx *Store) error {
+	return s.aside(ctx, func(tx *Store) error {
 		now, err := tx.leaseNow(ctx)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *Store) RenewNode(ctx context.Context, nodeID, owner string, token int64
 
 // ReleaseNode gives a lease back; ErrStale where it is no longer the owner's.
 func (s *Store) ReleaseNode(ctx context.Context, nodeID, owner string, token int64) error {
-	return s.InTx(ctx, func(tx *Store) error {
+	return s.aside(ctx, func(tx *Store) error {
 		return tx.changeLease(ctx, nodeID, owner, token, "UPDATE nodes SET lease_owner = '', lease_until = NULL, connected_until = NULL")
 	})
 }
@@ -101,14 +101,22 @@ func (s *Store) ConnectedNodes(ctx context.Context) ([]string, error) {
 
 // FreeNodes returns the ids of the active nodes whose lease owner can take: nobody holds them, the holder's time is up, or it is
 // owner's already.
-func (s *Store) FreeNodes(ctx context.Context, owner string) ([]string, error) {
-	now, err := s.leaseNow(ctx)
-	if err != nil {
-		return nil, err
+func (s *Store) FreeNodes(ctx context.Context, owner string) (ids []string, err error) {
+	ask := func(tx *Store) error {
+		ids = nil
+		now, err := tx.leaseNow(ctx)
+		if err != nil {
+			return err
+		}
+		err = tx.read(ctx).Raw("SELECT id FROM nodes WHERE is_active AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?)", now, owner).Scan(&ids).Error
+		return explain(err, "look for free nodes")
 	}
-	var ids []string
-	err = s.read(ctx).Raw("SELECT id FROM nodes WHERE is_active AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?)", now, owner).Scan(&ids).Error
-	return ids, explain(err, "look for free nodes")
+	if s.apart == nil {
+		err = ask(s)
+	} else {
+		err = s.aside(ctx, ask)
+	}
+	return ids, err
 }
 
 // holdFence checks that a call's fence is the token of its node's lease, and keeps it so until the transaction ends. A call

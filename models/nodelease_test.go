@@ -2,6 +2,7 @@ package models_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,4 +169,44 @@ func TestLeaseByTheClockOfTheDatabase(t *testing.T) {
 	_, ok, err = s.AcquireNode(ctx, node.ID, "b", time.Minute, 0)
 	require.NoError(t, err)
 	require.False(t, ok)
+}
+
+// However many changes of calls wait for a connection, leases do not.
+func TestLeasesDoNotWaitForCalls(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		if s.Dialect() == models.DialectSQLite {
+			t.Skip("SQLite has one writer")
+		}
+		ctx := t.Context()
+		node := modelstest.Node(t, s)
+		const writers = 16
+		begun, done := make(chan struct{}, writers), make(chan struct{})
+		var busy sync.WaitGroup
+		defer busy.Wait()
+		defer close(done)
+		for range 2 * writers {
+			busy.Go(func() {
+				_ = s.InTx(ctx, func(*models.Store) error {
+					begun <- struct{}{}
+					<-done
+					return nil
+				})
+			})
+		}
+		for range writers {
+			<-begun
+		}
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.InTx(short, func(*models.Store) error { return nil }), context.DeadlineExceeded, "there is no connection left")
+		token, ok, err := s.AcquireNode(ctx, node.ID, "a", time.Minute, 0)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, s.RenewNode(ctx, node.ID, "a", token, time.Minute, true))
+		free, err := s.FreeNodes(ctx, "b")
+		require.NoError(t, err)
+		require.Empty(t, free)
+		require.NoError(t, s.ReleaseNode(ctx, node.ID, "a", token))
+	})
 }

@@ -65,9 +65,9 @@ type core struct {
 	now         func() time.Time
 	// ownClock says that Config.Now was given.
 	ownClock bool
-	// committer is the only writer, or nil where there are several; then slots has a place for each.
-	committer *committer
-	slots     chan struct{}
+	// committer is the only writer, or nil where there are several: many. apart is for the leases of nodes, nil on SQLite.
+	committer   *committer
+	many, apart *writerPool
 	// closing is closed when no transaction may begin any more.
 	closing chan struct{}
 
@@ -108,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, errors.Join(err, c.disconnect())
 	}
 	if writers := c.writers(cfg); writers > 1 {
-		c.slots = make(chan struct{}, writers)
+		c.many = &writerPool{db: c.writer, slots: make(chan struct{}, writers)}
 		return s, nil
 	}
 	c.committer = newCommitter(c)
@@ -123,8 +123,13 @@ func (s *Store) Close() error {
 		if s.committer != nil {
 			s.committer.wait()
 		}
-		for range cap(s.slots) {
-			s.slots <- struct{}{}
+		for _, p := range []*writerPool{s.many, s.apart} {
+			if p == nil {
+				continue
+			}
+			for range cap(p.slots) {
+				p.slots <- struct{}{}
+			}
 		}
 		s.closeErr = s.disconnect()
 	})

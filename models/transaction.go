@@ -63,7 +63,7 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
 	if s.committer != nil {
 		err = s.committer.do(ctx, fn)
 	} else {
-		err = s.separate(ctx, fn)
+		err = s.separate(ctx, s.many, fn)
 	}
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) { // otherwise it waited for its turn only
 		err = classify(err)
@@ -72,26 +72,41 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
 	return err
 }
 
+// writerPool is a way for write transactions, each with a connection of its own: as many at a time as it has slots.
+type writerPool struct {
+	db    *gorm.DB
+	slots chan struct{}
+}
+
+// aside runs fn like InTx, but never behind the transactions of calls where there are connections apart from theirs: a controller that is busy
+// must not lose its leases for it. The outage of the database is told of by InTx.
+func (s *Store) aside(ctx context.Context, fn func(tx *Store) error) error {
+	if s.tx != nil || s.apart == nil {
+		return s.InTx(ctx, fn)
+	}
+	return classify(s.separate(ctx, s.apart, fn))
+}
+
 // separate runs fn in a transaction of its own.
-func (c *core) separate(ctx context.Context, fn func(tx *Store) error) error {
+func (c *core) separate(ctx context.Context, on *writerPool, fn func(tx *Store) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
-	case c.slots <- struct{}{}:
+	case on.slots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.closing:
 		return ErrClosed
 	}
-	defer func() { <-c.slots }()
+	defer func() { <-on.slots }()
 	select {
 	case <-c.closing:
 		return ErrClosed
 	default:
 	}
 	for run := 1; ; run++ {
-		again, err := c.attempt(ctx, fn)
+		again, err := c.attempt(ctx, on, fn)
 		if !again || run == txAttempts {
 			return err
 		}
@@ -99,16 +114,16 @@ func (c *core) separate(ctx context.Context, fn func(tx *Store) error) error {
 }
 
 // attempt runs fn once and reports whether it may run again.
-func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again bool, err error) {
+func (c *core) attempt(ctx context.Context, on *writerPool, fn func(tx *Store) error) (again bool, err error) {
 	limit := time.Now().Add(txTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
 		limit = deadline
 	}
 	life, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	db := c.writer.WithContext(life).Begin()
+	db := on.db.WithContext(life).Begin()
 	if db.Error != nil {
-		return c.renew(db.Error), fmt.Errorf("begin transaction: %w", db.Error)
+		return on.renew(db.Error), fmt.Errorf("begin transaction: %w", db.Error)
 	}
 	state := &txState{db: db, life: life}
 	returned := false
@@ -138,18 +153,18 @@ func (c *core) attempt(ctx context.Context, fn func(tx *Store) error) (again boo
 	return false, nil
 }
 
-// renew drops the idle connections of the writers where one of them was found broken, as all are after PostgreSQL was restarted,
+// renew drops the idle connections of the pool where one of them was found broken, as all are after PostgreSQL was restarted,
 // and reports whether that is worth another try. database/sql finds out for single statements, not for the beginning of a transaction.
-func (c *core) renew(cause error) bool {
+func (p *writerPool) renew(cause error) bool {
 	var connect *pgconn.ConnectError
 	if !errors.Is(away(cause), ErrUnreachable) || errors.As(cause, &connect) {
 		return false
 	}
-	pool, err := c.writer.DB()
+	pool, err := p.db.DB()
 	if err != nil {
 		return false
 	}
 	pool.SetMaxIdleConns(-1)
-	pool.SetMaxIdleConns(cap(c.slots))
+	pool.SetMaxIdleConns(cap(p.slots))
 	return true
 }

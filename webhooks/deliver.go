@@ -168,8 +168,9 @@ func (w *Worker) finish(ctx context.Context, batch []finished) {
 			w.report(batch)
 			return
 		}
-		w.behind.Store(true)
-		w.cfg.Logger.Error("webhook results could not be stored", "results", len(batch), "error", err)
+		if !w.behind.Swap(true) {
+			w.cfg.Logger.Error("webhook results could not be stored, trying again", "results", len(batch), "error", err)
+		}
 		if aborted || !w.again(ctx, giveUp.C) {
 			if !aborted && ctx.Err() != nil {
 				continue // aborted while waiting: the one last try

@@ -208,6 +208,7 @@ func (w *Worker) Stop(ctx context.Context) {
 
 // run claims whatever is due as long as there are slots, and sleeps until something may be due again.
 func (w *Worker) run(ctx, postCtx context.Context) {
+	failing := false
 	for w.caughtUp(ctx) {
 		slots := w.takeSlots(ctx)
 		if slots == 0 {
@@ -216,9 +217,10 @@ func (w *Worker) run(ctx, postCtx context.Context) {
 		asked := time.Now()
 		perEndpoint, limit := w.share(slots)
 		claimed, err := w.cfg.Store.ClaimStreams(ctx, w.owner, w.cfg.Lease, perEndpoint, probes, limit)
-		if err != nil && ctx.Err() == nil {
-			w.cfg.Logger.Error("webhook streams could not be claimed", "error", err)
+		if err != nil && !failing && ctx.Err() == nil {
+			w.cfg.Logger.Error("webhook streams could not be claimed, trying again", "error", err)
 		}
+		failing = err != nil
 		held := w.claims.hold(postCtx, claimed, asked.Add(w.cfg.Lease))
 		apps := w.applications(postCtx, claimed)
 		idle := slots
