@@ -1,16 +1,20 @@
 package calls
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tandem/actions"
 	"tandem/esl"
 	"tandem/models"
 	"tandem/models/modelstest"
@@ -417,4 +421,42 @@ func TestCallsGoToTheNodesOfAllControllers(t *testing.T) {
 		_, _, err = s.manager.pick(ctx)
 		require.ErrorIs(t, err, ErrNoNode)
 	})
+}
+
+// What another controller accepts while the list comes to its end is done; once the end is stored, nothing is accepted any more.
+func TestAcceptedListComesBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{`,{"action":"hangup","reason":"busy"}`, `,{"action":"reject","reason":"busy"}`, ``} {
+		modelstest.Run(t, tail, func(t *testing.T, store *models.Store) {
+			var ordered atomic.Bool
+			var other *Manager
+			var customer string
+			s := heldScene(t, store, deaf, func(c *Config) {
+				c.OnAction = func(callID string, index int, _ actions.Action) {
+					if index == 1 && !ordered.Swap(true) {
+						_, err := other.Direct(context.Background(), customer, callID, DirectRequest{Actions: list(t, `[{"action":"say","text":"Wanted"}]`)})
+						assert.NoError(t, err)
+					}
+				}
+			})
+			other, customer = s.elsewhere(deaf), s.customer.ID
+			refused := make(chan error, 1)
+			s.sw.script("kill", func(k command) error {
+				call, err := store.CallByChannel(context.Background(), k.channel)
+				if assert.NoError(t, err) {
+					_, err = other.Direct(context.Background(), customer, call.ID, DirectRequest{Actions: list(t, `[{"action":"say","text":"Too late"}]`)})
+				}
+				refused <- err
+				s.sw.hangup(k.channel, k.args, "variable_sip_hangup_disposition", "send_bye")
+				return nil
+			})
+			s.answers("/answer", reply(`[{"action":"say","text":"First"},{"action":"set","variables":{"a":"b"}}`+tail+`]`))
+			s.create()
+			require.Equal(t, ReasonCompleted, s.end().Reason)
+			require.ErrorIs(t, <-refused, ErrCallNotActive)
+			spoken := only(s.sw.log(), "execute speak")
+			require.Len(t, spoken, 2, spoken)
+			require.Contains(t, spoken[1], "Wanted")
+		})
+	}
 }

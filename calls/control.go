@@ -55,25 +55,19 @@ func (m *Manager) Direct(ctx context.Context, customerID, callID string, req Dir
 	case d.mode != ModeReplace && d.mode != ModeAppend:
 		return nil, &RequestError{Field: "mode", Message: "must be replace or append"}
 	}
-	var promised *mailbox // the transaction may run more than once
-	fulfil := func() {
-		if promised != nil {
-			promised.fulfil()
-			promised = nil
-		}
-	}
-	defer fulfil()
 	return m.command(ctx, customerID, callID, func(tx *models.Store, call *models.Call) (*order, error) {
-		fulfil()
-		waiting, err := m.waitingActions(ctx, tx, call)
-		if s := m.callSession(call.ID); s != nil && err == nil {
-			if !s.box.promise() {
-				return nil, ErrCallNotActive // it is being ended
-			}
-			promised, waiting = s.box, int(s.pending.Load())
+		if len(call.Cursor.Ending) > 0 {
+			return nil, ErrCallNotActive // it is being ended, see endFlow
 		}
+		waiting, err := m.waitingActions(ctx, tx, call)
 		if err != nil {
 			return nil, err
+		}
+		if s := m.callSession(call.ID); s != nil {
+			if !s.box.takesLists() {
+				return nil, ErrCallNotActive // it is being ended
+			}
+			waiting = int(s.pending.Load())
 		}
 		if d.mode == ModeAppend && waiting+len(d.list) > maxPending {
 			return nil, &RequestError{Field: "actions", Message: fmt.Sprintf("must leave at most %d actions waiting on the call", maxPending)}

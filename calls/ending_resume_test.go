@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tandem/esl"
+	"tandem/models"
 	"tandem/models/modelstest"
 )
 
@@ -103,4 +104,34 @@ func keyEvent(t *testing.T, channel string) *esl.Event {
 	ev, err := esl.ParseEvent(`{"Event-Name":"DTMF","Unique-ID":"` + channel + `","DTMF-Digit":"5"}`)
 	require.NoError(t, err)
 	return ev
+}
+
+// The time of a playback is over before it has begun: the switch drops it with the break, and never tells of its end.
+func TestPlaybackThatTheBreakDropped(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"play","tone":"busy_us","max_seconds":1,"result_url":"/result"}]`))
+	s.answers("/result", reply(`[]`))
+	s.sw.script("execute playback", func(command) error { return nil })
+	s.create()
+	require.Equal(t, ReasonCompleted, s.end().Reason)
+	log := s.sw.log()
+	broken := slices.Index(log, "break")
+	require.Positive(t, broken, log)
+	require.True(t, strings.HasPrefix(log[broken+1], "execute sleep 1"), log)
+}
+
+// A controller dies when it has told the switch to record a call, and the next tells it again: that the channel refuses is no fault of ours.
+func TestRecordCallBegunTwice(t *testing.T) {
+	t.Parallel()
+	s := heldScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"record_call"},{"action":"say","text":"Hello"}]`))
+	s.sw.script("record_start", func(command) error { return errors.Join(esl.ErrDown, esl.ErrNoReply) })
+	s.create()
+	s.sw.await("record_start")
+	s.manager.die()
+	s.sw.script("record_start", func(command) error { return &esl.CommandError{Reply: "-ERR Cannot record session!"} })
+	s.nextController()
+	require.Equal(t, []any{StatusCompleted, ReasonCompleted}, func(call models.Call) []any { return []any{call.Status, call.Reason} }(s.end()))
+	require.Len(t, only(s.sw.log(), "record_start"), 2)
 }

@@ -17,7 +17,9 @@ func (s *session) bringDown() error {
 		s.ask(intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: 503})
 	}
 	// Stored before the switch is told: should nobody be here to hear how the call ended, it is known why.
-	s.flow.at.changed = true
+	if len(s.call.Cursor.Ending) == 0 {
+		s.flow.at.changed = true
+	}
 	if err := s.keep(); errors.Is(err, errAbandoned) {
 		return err
 	}

@@ -88,13 +88,7 @@ func (s *session) runFlow() error {
 
 // endOfList ends the call whose list is done, unless live control has more for it: what it has accepted by now still runs.
 func (s *session) endOfList() error {
-	more := func() bool { return s.flow.index < len(s.flow.list) || s.interrupted() }
-	s.takeLate()
-	if err := s.await(nil, func() bool { return more() || s.box.closeIdle() }); err != nil || more() {
-		return err
-	}
-	s.ask(s.listEnd())
-	return errEnding
+	return s.endFlow(s.listEnd(), func() bool { return s.flow.index < len(s.flow.list) || s.interrupted() })
 }
 
 // firstList gets the list that the call begins with, from live control if that was faster than the answer_url.

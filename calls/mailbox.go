@@ -61,7 +61,6 @@ type mailbox struct {
 	lost       bool
 	ending     *intent
 	overflowed bool
-	promised   int  // lists of live control that are accepted and not here yet
 	closed     bool // no more of them is accepted
 	left       bool // the call is another controller's: nothing else is taken any more
 	dead       bool // the session has ended: nobody takes anything any more
@@ -134,42 +133,18 @@ func (b *mailbox) add(m message) bool {
 	}
 }
 
-// promise accepts a list of live control that is about to be put, and reports false when the call takes none any more. The session
-// does not end its flow until it has been put and the promise is fulfilled.
-func (b *mailbox) promise() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.promised++
-	return true
-}
-
-// fulfil takes a promise back: what was promised has been put, or never will be.
-func (b *mailbox) fulfil() {
-	b.mu.Lock()
-	b.promised--
-	b.mu.Unlock()
-	b.put(message{nudge: true})
-}
-
-// closeIdle makes promise refuse, unless something is promised or waits to be taken: then it reports false.
-func (b *mailbox) closeIdle() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.promised > 0 || len(b.queue) > 0 {
-		return false
-	}
-	b.closed = true
-	return true
-}
-
-// close makes promise refuse.
+// close says that the call takes no more lists.
 func (b *mailbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
+}
+
+// takesLists says whether the call may take a list still.
+func (b *mailbox) takesLists() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.closed
 }
 
 // discard forgets what nobody will take.

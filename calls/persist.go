@@ -50,6 +50,8 @@ func (s *session) change(what string, fn transaction) error {
 			s.m.outage.absent()
 			s.becomes(call)
 			return nil
+		case errors.Is(err, errOrdered):
+			return err
 		case errors.Is(err, models.ErrStale):
 			// Another controller has written the call's end, or has it. It owns the call.
 			s.log.Warn("call changed elsewhere", "change", what)

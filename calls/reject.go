@@ -7,11 +7,9 @@ import (
 // doReject refuses a call that nobody has answered, with a SIP status. An answered one is hung up.
 func (s *session) doReject(a *actions.Reject) (outcome, error) {
 	if s.answered {
-		s.ask(intent{reason: a.Reason, source: SourceActions, cause: causeNormal})
-		return outcome{}, errEnding
+		return outcome{}, s.endInAction(intent{reason: a.Reason, source: SourceActions, cause: causeNormal})
 	}
-	s.ask(s.refusal(a.Reason, a.SIPCode))
-	return outcome{}, errEnding
+	return outcome{}, s.endInAction(s.refusal(a.Reason, a.SIPCode))
 }
 
 // refusal is the wish to refuse an unanswered call for a reason of the vocabulary. sip is the status to send, 0 for the
