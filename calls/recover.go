@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tandem/esl"
@@ -89,31 +90,45 @@ func (n *node) tryAdopt(ctx context.Context, snapshot esl.Snapshot, present map[
 			alive = append(alive, call)
 		}
 	}
-	n.takeOver(alive)
+	left, err := n.readEstate(ctx, alive)
+	if err != nil {
+		return err
+	}
+	n.takeOver(alive, left)
 	for _, call := range dead {
 		n.endOrphan(ctx, call, snapshot.Restarted)
 	}
-	for _, c := range snapshot.Channels {
-		if !claimed[c.UUID] && n.m.channelSession(c.UUID) == nil {
-			n.sortOut(ctx, c)
+	return n.sortOutAll(ctx, slices.DeleteFunc(slices.Clone(snapshot.Channels), func(c esl.Channel) bool { return claimed[c.UUID] }))
+}
+
+// sortOutAll decides about channels that no live call names.
+func (n *node) sortOutAll(ctx context.Context, channels []esl.Channel) error {
+	names := make([]string, len(channels))
+	for i := range channels {
+		names[i] = channels[i].UUID
+	}
+	calls, err := n.m.cfg.Store.CallsByChannels(ctx, names)
+	if err != nil {
+		return err
+	}
+	for _, c := range channels {
+		if n.m.channelSession(c.UUID) == nil {
+			n.sortOut(ctx, c, calls[c.UUID])
 		}
 	}
 	return nil
 }
 
-// sortOut decides about a channel that no live call names.
-func (n *node) sortOut(ctx context.Context, c esl.Channel) {
+// sortOut decides about a channel that no live call names. call is the one that it is of, nil for none.
+func (n *node) sortOut(ctx context.Context, c esl.Channel, call *models.Call) {
 	log := n.log.With("channel", c.UUID)
-	call, err := n.m.cfg.Store.CallByChannel(ctx, c.UUID)
 	switch {
-	case err == nil && !call.Live():
+	case call != nil && !call.Live():
 		log.Warn("channel of an ended call is hung up", "call_id", call.ID)
 		if err := n.sw.Kill(ctx, c.UUID, causeNormal); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
 			log.Error("channel of an ended call not hung up", "error", err)
 		}
-	case err == nil: // its call was stored a moment ago and has its session
-	case !errors.Is(err, models.ErrNotFound):
-		log.Error("channel not looked up", "error", err)
+	case call != nil: // it was stored a moment ago and has its session
 	case c.Direction == DirectionInbound && c.Application == "park":
 		ev, err := n.sw.Dump(ctx, c.UUID)
 		if err != nil {

@@ -31,9 +31,53 @@ type resumption struct {
 	ran   bool // the channel was given it
 }
 
+// estate is what the database holds of calls that an earlier controller has left, read for all at once.
+type estate struct {
+	apps  map[string]*models.Application
+	tapes map[string][]*recording
+	legs  map[string][]models.Leg
+}
+
+// readEstate reads what calls of the node need to go on. Nobody else changes it: the node's lease is ours.
+func (n *node) readEstate(ctx context.Context, calls []*models.Call) (*estate, error) {
+	e := &estate{apps: map[string]*models.Application{}, tapes: map[string][]*recording{}, legs: map[string][]models.Leg{}}
+	if len(calls) == 0 {
+		return e, nil
+	}
+	store := n.m.cfg.Store
+	for _, call := range calls {
+		if e.apps[call.ApplicationID] != nil {
+			continue
+		}
+		app, err := store.ApplicationByID(ctx, call.ApplicationID)
+		if errors.Is(err, models.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("take over call %q: %w", call.ID, err)
+		}
+		e.apps[app.ID] = app
+	}
+	tapes, err := store.LiveRecordings(ctx, n.row.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range tapes {
+		e.tapes[row.CallID] = append(e.tapes[row.CallID], &recording{row: row})
+	}
+	legs, err := store.LiveLegs(ctx, n.row.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, leg := range legs {
+		e.legs[leg.CallID] = append(e.legs[leg.CallID], leg)
+	}
+	return e, nil
+}
+
 // takeOver gives calls of an earlier controller their sessions. All are known before the first of them runs: they may have to do with each
 // other.
-func (n *node) takeOver(calls []*models.Call) {
+func (n *node) takeOver(calls []*models.Call, left *estate) {
 	var sessions []*session
 	now := n.m.cfg.Store.Now()
 	for _, call := range calls {
@@ -45,6 +89,7 @@ func (n *node) takeOver(calls []*models.Call) {
 			n.log.Error("call of an earlier controller not taken over", "call_id", call.ID, "channel", call.ChannelID, "error", err)
 			continue
 		}
+		s.inherit(left)
 		sessions = append(sessions, s)
 	}
 	for _, s := range sessions {
@@ -56,8 +101,8 @@ func (n *node) takeOver(calls []*models.Call) {
 // resume reads where the call stands, on the switch and in the database, and brings the two together.
 func (s *session) resume() error {
 	before := s.call.Status
-	if err := s.readRows(); err != nil {
-		return err
+	if s.app == nil {
+		return fmt.Errorf("take the call over: its application %q: %w", s.call.ApplicationID, models.ErrNotFound)
 	}
 	recorded := len(s.tapes) > 0
 	var err error
@@ -101,48 +146,13 @@ func (s *session) resume() error {
 	return nil
 }
 
-// readRows reads the application, the recordings and the parties of the call, waiting for a database that is away. Nothing of the mailbox is
-// taken before that.
-func (s *session) readRows() error {
-	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
-		err := s.tryRows()
-		if err == nil {
-			s.grouped = true // it may be in a conference or a queue
-			return nil
-		}
-		if errors.Is(err, models.ErrNotFound) {
-			return fmt.Errorf("take the call over: %w", err)
-		}
-		s.log.Error("call not read, trying again", "error", err)
-		select {
-		case <-time.After(delay):
-		case <-s.m.ctx.Done():
-			return errAbandoned
-		}
-	}
-}
-
-func (s *session) tryRows() error {
-	ctx, cancel := s.command()
-	defer cancel()
-	app, err := s.m.cfg.Store.ApplicationByID(ctx, s.call.ApplicationID)
-	if err != nil {
-		return err
-	}
-	tapes, err := runningTapes(ctx, s.m.cfg.Store, s.call)
-	if err != nil {
-		return err
-	}
-	legs, err := s.m.cfg.Store.LegsOfCall(ctx, s.call.CustomerID, s.call.ID)
-	if err != nil {
-		return err
-	}
-	s.app, s.tapes = app, tapes
-	for _, tape := range tapes {
+// inherit takes over the application, the recordings and the parties of the call. It may be in a conference or a queue.
+func (s *session) inherit(left *estate) {
+	s.app, s.tapes, s.grouped = left.apps[s.call.ApplicationID], left.tapes[s.call.ID], true
+	for _, tape := range s.tapes {
 		tape.background, tape.masked = true, tape.row.Masked
 	}
-	s.restoreLegs(legs)
-	return nil
+	s.restoreLegs(left.legs[s.call.ID])
 }
 
 // takeOrders receives the commands that the call was given and that have had no effect yet. What cannot be read now comes later, like

@@ -205,8 +205,14 @@ func (n *node) endStray(ctx context.Context, call *models.Call) {
 			return
 		}
 		if !gone {
+			stray := []*models.Call{call}
+			left, err := n.readEstate(ctx, stray)
+			if err != nil {
+				log.Error("call without a session not read", "error", err)
+				return
+			}
 			log.Error("call without a session has a channel: it is taken over")
-			n.takeOver([]*models.Call{call})
+			n.takeOver(stray, left)
 			return
 		}
 	case n.sw != nil && n.away() < n.m.cfg.NodeLostAfter:

@@ -30,6 +30,9 @@ const (
 // for word.
 const liveStatuses = "('queued', 'dialing', 'ringing', 'in_progress')"
 
+// liveCallsOfNode selects the ids of a node's live calls.
+const liveCallsOfNode = "(SELECT id FROM calls WHERE node_id = ? AND status IN " + liveStatuses + ")"
+
 // Call is one inbound or outbound call. Amounts are millionths of the customer's currency unit.
 type Call struct {
 	ID            string
@@ -199,6 +202,21 @@ func (s *Store) LockCall(ctx context.Context, customerID, id string) (*Call, err
 // CallByID returns a call whosesoever it is. Never answer a customer's request from it.
 func (s *Store) CallByID(ctx context.Context, id string) (*Call, error) {
 	return s.takeCall(ctx, id, "id = ?", id)
+}
+
+// CallsByChannels returns the calls of channels of a switch, live and ended, by channel. A channel that is no call's has none.
+func (s *Store) CallsByChannels(ctx context.Context, channels []string) (map[string]*Call, error) {
+	calls := make(map[string]*Call, len(channels))
+	for part := range slices.Chunk(channels, channelsAtOnce) {
+		var rows []Call
+		if err := s.read(ctx).Where("channel_id IN ? AND channel_id <> ''", part).Find(&rows).Error; err != nil {
+			return nil, explain(err, "read the calls of %d channels", len(part))
+		}
+		for i := range rows {
+			calls[rows[i].ChannelID] = &rows[i]
+		}
+	}
+	return calls, nil
 }
 
 // CallByChannel returns the call with the A-leg channel, or ErrNotFound.

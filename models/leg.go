@@ -84,6 +84,13 @@ func (s *Store) SaveLeg(ctx context.Context, leg *Leg) error {
 	})
 }
 
+// LiveLegs returns the legs that have not ended of all live calls of a node, oldest first.
+func (s *Store) LiveLegs(ctx context.Context, nodeID string) ([]Leg, error) {
+	var rows []Leg
+	err := s.read(ctx).Where("status <> ? AND call_id IN "+liveCallsOfNode, LegEnded, nodeID).Order("created_at, id").Find(&rows).Error
+	return rows, explain(err, "read live legs of node %q", nodeID)
+}
+
 // LegsOfCall returns the legs of a customer's call, oldest first.
 func (s *Store) LegsOfCall(ctx context.Context, customerID, callID string) ([]Leg, error) {
 	var rows []Leg

@@ -61,6 +61,13 @@ func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
 	})
 }
 
+// LiveRecordings returns the recordings that run or are paused of all live calls of a node, oldest first.
+func (s *Store) LiveRecordings(ctx context.Context, nodeID string) ([]Recording, error) {
+	var rows []Recording
+	err := s.read(ctx).Where("status IN ? AND call_id IN "+liveCallsOfNode, []string{RecordingRunning, RecordingPaused}, nodeID).Order("created_at, id").Find(&rows).Error
+	return rows, explain(err, "read live recordings of node %q", nodeID)
+}
+
 // RecordingsOfCall returns a call's recordings, oldest first.
 func (s *Store) RecordingsOfCall(ctx context.Context, customerID, callID string) ([]Recording, error) {
 	var rows []Recording
