@@ -122,20 +122,21 @@ func (s *Store) dropCommands(ctx context.Context, callID string) error {
 func (s *Store) ClaimDial(ctx context.Context, command *Command, token int64) (*Call, error) {
 	var call *Call
 	err := s.InTx(ctx, func(tx *Store) error {
-		probe := &Call{NodeID: &command.NodeID, Fence: token}
-		if err := tx.holdFence(ctx, probe); err != nil {
-			return fmt.Errorf("dial call %q: %w", command.CallID, err)
+		// The call before its node, see acquireNode.
+		fence := tx.write(ctx).Exec("UPDATE calls SET fence = ? WHERE id = ? AND status = '"+CallDialing+"'", token, command.CallID)
+		if fence.Error != nil {
+			return explain(fence.Error, "claim the dialling of call %q", command.CallID)
 		}
 		gone := tx.write(ctx).Exec("DELETE FROM call_commands WHERE id = ? AND kind = '"+CommandDial+"'", command.ID)
 		if gone.Error != nil {
 			return explain(gone.Error, "claim the dialling of call %q", command.CallID)
 		}
-		fence := tx.write(ctx).Exec("UPDATE calls SET fence = ? WHERE id = ? AND status = '"+CallDialing+"'", token, command.CallID)
-		if fence.Error != nil {
-			return explain(fence.Error, "claim the dialling of call %q", command.CallID)
-		}
 		if gone.RowsAffected == 0 || fence.RowsAffected == 0 {
 			return fmt.Errorf("dial call %q: %w", command.CallID, ErrStale)
+		}
+		probe := &Call{NodeID: &command.NodeID, Fence: token}
+		if err := tx.holdFence(ctx, probe); err != nil {
+			return fmt.Errorf("dial call %q: %w", command.CallID, err)
 		}
 		var err error
 		call, err = tx.CallByID(ctx, command.CallID)

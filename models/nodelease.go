@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -21,37 +22,62 @@ func (s *Store) leaseNow(ctx context.Context) (int64, error) {
 // The token is greater than that of any holder before, and than floor. It becomes the fence of the node's live calls in the
 // same transaction: from its commit on, nothing that an earlier holder writes about them is taken, see Call.Fence.
 func (s *Store) AcquireNode(ctx context.Context, nodeID, owner string, ttl time.Duration, floor int64) (token int64, ok bool, err error) {
-	err = s.aside(ctx, func(tx *Store) error {
-		token, ok = 0, false
-		if s.dialect == DialectPostgres {
-			// A change of the lease alone would not wait for the calls that are being inserted under the last one, see holdFence.
-			if err := tx.write(ctx).Exec("SELECT 1 FROM nodes WHERE id = ? FOR UPDATE", nodeID).Error; err != nil {
-				return explain(err, "lock node %q", nodeID)
-			}
-		}
-		now, err := tx.leaseNow(ctx)
-		if err != nil {
-			return err
-		}
-		var tokens []int64
-		err = tx.write(ctx).Raw(`UPDATE nodes SET lease_owner = ?, lease_token = CASE WHEN lease_token < ? THEN ? ELSE lease_token END + 1, lease_until = ?,
-				connected_until = NULL
-			WHERE id = ? AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?) RETURNING lease_token`,
-			owner, floor, floor, now+ttl.Microseconds(), nodeID, now, owner).Scan(&tokens).Error
-		if err != nil {
-			return explain(err, "acquire node %q", nodeID)
-		}
-		if len(tokens) == 0 {
-			return nil
-		}
-		token, ok = tokens[0], true
-		result := tx.write(ctx).Exec("UPDATE calls SET fence = ? WHERE node_id = ? AND status IN "+liveStatuses, token, nodeID)
-		return explain(result.Error, "fence the calls of node %q", nodeID)
+	err = s.aside(ctx, func(tx *Store) (err error) {
+		token, err = tx.acquireNode(ctx, nodeID, owner, ttl, floor)
+		return err
 	})
+	if errors.Is(err, errHeld) {
+		return 0, false, nil
+	}
 	if err != nil {
 		return 0, false, err
 	}
-	return token, ok, nil
+	return token, true, nil
+}
+
+// errHeld: somebody has the lease.
+var errHeld = errors.New("the node is held")
+
+// acquireNode locks the calls before the node: that is the order of whoever changes a call and then writes what refers to its node.
+func (s *Store) acquireNode(ctx context.Context, nodeID, owner string, ttl time.Duration, floor int64) (int64, error) {
+	now, err := s.leaseNow(ctx)
+	if err != nil {
+		return 0, err
+	}
+	const free = "id = ? AND (lease_until IS NULL OR lease_until <= ? OR lease_owner = ?)"
+	var before []int64
+	if err := s.read(ctx).Raw("SELECT lease_token FROM nodes WHERE "+free, nodeID, now, owner).Scan(&before).Error; err != nil {
+		return 0, explain(err, "look at the lease of node %q", nodeID)
+	}
+	if len(before) == 0 {
+		return 0, errHeld
+	}
+	token := max(before[0], floor) + 1
+	fence := func() error {
+		result := s.write(ctx).Exec("UPDATE calls SET fence = ? WHERE node_id = ? AND fence <> ? AND status IN "+liveStatuses, token, nodeID, token)
+		return explain(result.Error, "fence the calls of node %q", nodeID)
+	}
+	if err := fence(); err != nil {
+		return 0, err
+	}
+	if s.dialect == DialectPostgres {
+		// A change of the lease alone would not wait for the calls that are being inserted under the last one, see holdFence.
+		if err := s.write(ctx).Exec("SELECT 1 FROM nodes WHERE id = ? FOR UPDATE", nodeID).Error; err != nil {
+			return 0, explain(err, "lock node %q", nodeID)
+		}
+	}
+	if now, err = s.leaseNow(ctx); err != nil {
+		return 0, err
+	}
+	result := s.write(ctx).Exec("UPDATE nodes SET lease_owner = ?, lease_token = ?, lease_until = ?, connected_until = NULL WHERE lease_token = ? AND "+free,
+		owner, token, now+ttl.Microseconds(), before[0], nodeID, now, owner)
+	if result.Error != nil {
+		return 0, explain(result.Error, "acquire node %q", nodeID)
+	}
+	if result.RowsAffected == 0 {
+		return 0, errHeld // another was faster
+	}
+	return token, fence() // also the calls that came in between
 }
 
 // RenewNode keeps a lease for another ttl and tells whether the node is connected, for ConnectedNodes; ErrStale where the lease

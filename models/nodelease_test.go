@@ -210,3 +210,38 @@ func TestLeasesDoNotWaitForCalls(t *testing.T) {
 		require.NoError(t, s.ReleaseNode(ctx, node.ID, "a", token))
 	})
 }
+
+// Whoever takes a node waits for a command that is being given to one of its calls, and not the other way round as well.
+func TestTakingANodeWaitsForItsCalls(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		if s.Dialect() == models.DialectSQLite {
+			t.Skip("SQLite has one writer")
+		}
+		ctx := t.Context()
+		call, node, token := onNode(t, s)
+		taken := make(chan error, 1)
+		require.NoError(t, s.InTx(ctx, func(tx *models.Store) error {
+			if _, err := tx.LockCall(ctx, call.CustomerID, call.ID); err != nil {
+				return err
+			}
+			go func() {
+				_, _, err := s.AcquireNode(ctx, node.ID, "a", time.Minute, 0)
+				taken <- err
+			}()
+			require.Eventually(t, func() bool {
+				var waiting int
+				query := "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.datname = current_database()"
+				require.NoError(t, models.Reader(s).Raw(query).Row().Scan(&waiting))
+				return waiting > 0
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, models.Write(ctx, tx, "SELECT 1 FROM nodes WHERE id = ? FOR KEY SHARE NOWAIT", node.ID), "as the foreign key of a command does")
+			_, err := tx.AddCommand(ctx, call.ID, models.CommandCancel, []byte(`{}`))
+			return err
+		}))
+		require.NoError(t, <-taken)
+		found, err := s.CallByID(ctx, call.ID)
+		require.NoError(t, err)
+		require.Equal(t, token+1, found.Fence)
+	})
+}
