@@ -460,3 +460,20 @@ func TestAcceptedListComesBeforeTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// What an earlier controller has done already keeps no call from its end.
+func TestDoneCommandsDoNotDelayTheEnd(t *testing.T) {
+	t.Parallel()
+	s := heldScene(t, modelstest.Open(t))
+	s.answers("/answer", reply(`[{"action":"say","text":"First"}]`))
+	s.sw.hold("speak")
+	created := s.create()
+	s.sw.await("execute speak")
+	s.direct(created.ID, ModeReplace, `[{"action":"say","text":"Second"}]`)
+	s.sw.await("execute speak")
+	require.Empty(t, s.commandsOf(created.ID))
+	require.NoError(t, s.manager.Stop(t.Context()))
+	s.sw.script("execute speak", func(c command) error { s.sw.complete(c); return nil })
+	s.nextController()
+	require.Equal(t, []any{created.ID, ReasonCompleted}, func(call models.Call) []any { return []any{call.ID, call.Reason} }(s.end()))
+}

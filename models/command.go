@@ -77,14 +77,14 @@ func (s *Store) Commands(ctx context.Context, callID string, after int64) ([]Com
 	return rows, explain(err, "read commands of call %q", callID)
 }
 
-// LastCommand returns the position of the last command that a call was given, 0 for none. In a transaction that has changed the call, it stays the
-// last until that ends. A deferred transaction cannot know, and gets 0: while the database is away, nobody gives commands.
+// LastCommand returns the position of the last command that is stored for a call, 0 for none. In a transaction that has changed the call, it stays
+// the last until that ends. A deferred transaction cannot know, and gets 0: while the database is away, nobody gives commands.
 func (s *Store) LastCommand(ctx context.Context, callID string) (int64, error) {
 	if s.tx != nil && s.tx.deferred != nil {
 		return 0, nil
 	}
 	var last int64
-	err := s.read(ctx).Raw("SELECT last_command FROM calls WHERE id = ?", callID).Row().Scan(&last)
+	err := s.read(ctx).Raw("SELECT COALESCE(MAX(position), 0) FROM call_commands WHERE call_id = ?", callID).Row().Scan(&last)
 	return last, explain(err, "look for the last command of call %q", callID)
 }
 
