@@ -11,9 +11,11 @@ import (
 
 // How an outage of the database is watched.
 const (
-	// probeEvery is how long after its beginning it is looked whether the outage is over; the delay grows to probeMax.
-	probeEvery = 100 * time.Millisecond
-	probeMax   = 2 * time.Second
+	// probeEvery is how long after its beginning it is looked whether the outage is over; the delay grows to probeMax. What the calls did
+	// is in memory until then, and dies with the process: a database that is back must not wait for us.
+	probeEvery   = 100 * time.Millisecond
+	probeMax     = 500 * time.Millisecond
+	probeTimeout = 2 * time.Second
 	// backlogWriters is how many backlogs are written at a time when the database is back.
 	backlogWriters = 8
 	// backlogLimit is how many changes of one call wait. A call that has more waits itself.
@@ -33,13 +35,14 @@ type backlog struct {
 type outage struct {
 	m *Manager
 
-	mu      sync.Mutex
-	over    chan struct{} // closed while the database takes changes
-	on      bool
-	kind    error         // ErrUnreachable or ErrStorageFull, as the watch last saw it
-	delay   time.Duration // until the next look
-	behind  map[*session]struct{}
-	waiting int // changes in all backlogs
+	mu       sync.Mutex
+	over     chan struct{} // closed while the database takes changes
+	on       bool
+	watching bool          // the watch runs: until nobody is behind any more
+	kind     error         // ErrUnreachable or ErrStorageFull, as the watch last saw it
+	delay    time.Duration // until the next look
+	behind   map[*session]struct{}
+	waiting  int // changes in all backlogs
 }
 
 func newOutage(m *Manager) *outage {
@@ -52,19 +55,21 @@ func newOutage(m *Manager) *outage {
 func (o *outage) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.on {
+	if !o.on {
+		o.on, o.over, o.kind = true, make(chan struct{}), models.ErrUnreachable
+		if kind := o.m.cfg.Store.Away(); kind != nil {
+			o.kind = kind
+		}
+	}
+	if o.watching {
 		return
 	}
-	o.on, o.over, o.kind = true, make(chan struct{}), models.ErrUnreachable
-	if kind := o.m.cfg.Store.Away(); kind != nil {
-		o.kind = kind
-	}
-	if !o.m.goWork(o.watch) {
+	if o.watching = o.m.goWork(o.watch); !o.watching {
 		o.end() // stopped: the sessions see that for themselves
 	}
 }
 
-// end is the end of the outage. o.mu is held.
+// end is the end of the outage: changes are made at once again, but for those of the sessions that are behind. o.mu is held.
 func (o *outage) end() {
 	o.on, o.kind = false, nil
 	close(o.over)
@@ -239,39 +244,60 @@ func (m *Manager) writeChanges(changes []*models.Deferred) error {
 	})
 }
 
-// watch looks again and again whether the database is back, and then writes what waits. The outage is over when nothing does.
+// watch looks again and again whether the database is back, and then writes what waits, until nothing does.
 func (o *outage) watch() {
-	began, total := time.Now(), 0
+	began, total, calls := time.Now(), 0, 0
+	for {
+		if !o.awaitDatabase() {
+			return // the sessions see that for themselves
+		}
+		behind := o.sessions()
+		written, ok := o.writeAll(behind)
+		total, calls = total+written, calls+len(behind)
+		if !ok {
+			o.begin()
+			continue
+		}
+		if !o.finish() {
+			continue
+		}
+		if total > 0 {
+			o.m.log.Info("changes of calls written that waited for the database", "changes", total, "calls", calls, "seconds", time.Since(began).Seconds())
+		}
+		return
+	}
+}
+
+// awaitDatabase waits until the outage, if there is one, is over; false when the manager was stopped.
+func (o *outage) awaitDatabase() bool {
 	for {
 		o.mu.Lock()
-		delay := o.delay
-		o.delay = min(2*delay, probeMax)
+		on, delay := o.on, o.delay
+		if on {
+			o.delay = min(2*delay, probeMax)
+		}
 		o.mu.Unlock()
+		if !on {
+			return true
+		}
 		timer := time.NewTimer(delay)
 		select {
 		case <-timer.C:
 		case <-o.m.ctx.Done():
 			timer.Stop()
-			return // the sessions see that for themselves
+			return false
 		}
-		if err := o.probe(); err != nil {
-			continue
-		}
-		behind := o.sessions()
-		written, ok := o.writeAll(behind)
-		total += written
-		if ok && o.finish() {
-			if total > 0 {
-				o.m.log.Info("changes of calls written that waited for the database", "changes", total, "calls", len(behind),
-					"seconds", time.Since(began).Seconds())
-			}
-			return
+		if o.probe() == nil {
+			o.mu.Lock()
+			o.end()
+			o.mu.Unlock()
+			return true
 		}
 	}
 }
 
 func (o *outage) probe() error {
-	ctx, cancel := context.WithTimeout(o.m.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(o.m.ctx, probeTimeout)
 	defer cancel()
 	err := o.m.cfg.Store.Probe(ctx)
 	if err == nil {
@@ -329,13 +355,13 @@ func (o *outage) writeAll(behind []*session) (written int, ok bool) {
 	return written, ok
 }
 
-// finish ends the outage, unless changes have come to wait meanwhile.
+// finish ends the watch, unless changes wait.
 func (o *outage) finish() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.behind) > 0 {
+	if o.on || len(o.behind) > 0 {
 		return false
 	}
-	o.end()
+	o.watching = false
 	return true
 }

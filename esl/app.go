@@ -33,12 +33,6 @@ func Park() App { return App{name: "park"} }
 // Beep plays the tone that announces a recording: 640 Hz for half a second.
 func Beep() App { return App{name: "playback", args: "tone_stream://%(500,0,640)"} }
 
-// Sleep waits. FreeSWITCH counts in milliseconds.
-func Sleep(d time.Duration) (App, error) {
-	ms, err := milliseconds("duration", d, time.Millisecond, 24*time.Hour)
-	return App{name: "sleep", args: ms}, err
-}
-
 // Marker waits for a millisecond and bears an id: queued behind another application, its completion tells that the other is over, and the
 // channel's variables tell behind which one it ran. FreeSWITCH reads the number and leaves the rest (mod_dptools.c, sleep_function).
 func Marker(id string) App { return App{name: "sleep", args: "1 " + onlyID(id)} }

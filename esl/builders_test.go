@@ -36,7 +36,6 @@ func TestApplications(t *testing.T) {
 		"send_dtmf 12": must(SendDTMF("12", 0)),
 		"play_and_detect_speech silence_stream://1 detect:vosk {start-input-timers=true,language=en-US,speech-language=en-US,no-input-timeout=5000," +
 			"speech-complete-timeout=1000,recognition-timeout=60000}default": must(DetectSpeech(recognition(func(*Recognition) {}))),
-		"sleep 1500":                                  must(Sleep(1500 * time.Millisecond)),
 		"playback silence_stream://250":               must(Silence(250 * time.Millisecond)),
 		"playback /media/a.wav":                       must(Playback("/media/a.wav")),
 		"playback file_string:///media/a.wav!b/c.wav": must(Playback("/media/a.wav", "b/c.wav")),
@@ -124,7 +123,7 @@ func TestInputsAreRefusedByName(t *testing.T) {
 		{"after", []error{app(SchedHangupApp(0, "NORMAL_CLEARING"))}},
 		{"loops", []error{app(Tone("%(500,0,640)", -1)), app(Tone("%(500,0,640)", 1001))}},
 		{"no_input", []error{app(DetectSpeech(recognition(func(r *Recognition) { r.NoInput = 0 })))}},
-		{"duration", []error{app(Sleep(-1)), app(Silence(0)), app(Sleep(25 * time.Hour))}},
+		{"duration", []error{app(Silence(-1)), app(Silence(0)), app(Silence(25 * time.Hour))}},
 		{"min_digits", []error{digits(Digits{Min: -1, Max: 1, Variable: "v"})}},
 		{"max_digits", []error{digits(Digits{Max: 0, Variable: "v"}), digits(Digits{Min: 3, Max: 2, Variable: "v"}), digits(Digits{Max: 129, Variable: "v"})}},
 		{"tries", []error{digits(Digits{Max: 1, Tries: 11, Variable: "v"})}},

@@ -106,7 +106,7 @@ func TestFenceStopsEveryCommand(t *testing.T) {
 	require.Len(t, sent(), 1)
 
 	fence.set(func(context.Context) error { return ErrFenced }, false)
-	app, err := Sleep(time.Second)
+	app, err := Silence(time.Second)
 	require.NoError(t, err)
 	commands := map[string]func() error{
 		"kill":    func() error { return n.Kill(ctx, fencedChannel, "NORMAL_CLEARING") },
