@@ -188,6 +188,10 @@ func (s *session) receive(ctx context.Context, callID string, known *models.Comm
 		}
 	}
 	for i := range commands {
+		if commands[i].Kind == models.CommandDial { // the session has shelved it, and claims it itself
+			s.received.Store(commands[i].Position)
+			continue
+		}
 		m, err := readCommand(&commands[i])
 		if err != nil {
 			// It cannot be done, now or later. It goes with the call's end.

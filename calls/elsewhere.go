@@ -208,14 +208,42 @@ func (m *Manager) dropDial(ctx context.Context, n *node, command *models.Command
 
 // passOn leaves a call that the switch was never told to dial to the next controller of its node.
 func (s *session) passOn() error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), s.m.cfg.CommandTimeout)
-	defer cancel()
-	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
-		_, err := giveCommand(ctx, tx, s.call, &order{kind: models.CommandDial, payload: struct{}{}})
-		return err
-	})
-	if err != nil {
+	if _, err := s.shelve(); err != nil {
 		s.log.Error("call that was not dialled yet is not passed on", "error", err)
 	}
 	return errAbandoned
+}
+
+// shelve stores that the call is yet to be dialled, for whoever steers its node then.
+func (s *session) shelve() (command *models.Command, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), s.m.cfg.CommandTimeout)
+	defer cancel()
+	err = s.m.cfg.Store.InTx(ctx, func(tx *models.Store) (err error) {
+		command, err = giveCommand(ctx, tx, s.call, &order{kind: models.CommandDial, payload: struct{}{}})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return command, nil
+}
+
+// unshelve claims the dialling of a call that was shelved, waiting for a database that is away.
+func (s *session) unshelve(command *models.Command) error {
+	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
+		ctx, cancel := s.command()
+		_, err := s.m.cfg.Store.ClaimDial(ctx, command, s.node.row.LeaseToken)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, models.ErrStale):
+			return errAbandoned // another controller dials it
+		case !storeAway(err):
+			return err
+		}
+		if err := s.pause(delay, nil); err != nil {
+			return err
+		}
+	}
 }

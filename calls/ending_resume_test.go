@@ -55,6 +55,26 @@ func TestOriginateIsSentWhenTheNodeIsBack(t *testing.T) {
 	require.WithinDuration(t, time.Now(), *call.EndedAt, 10*time.Second)
 }
 
+// A call that waits for its node to be dialled is dialled by the next controller when the first dies meanwhile.
+func TestCallThatWaitsForItsNodeOutlivesItsController(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := heldScene(t, store)
+		s.answers("/answer", reply(`[{"action":"dtmf","digits":"1"}]`))
+		s.sw.script("originate", func(command) error { return esl.ErrDown })
+		created := s.create()
+		s.sw.await("originate")
+		s.sw.handler.HandleDown(errors.New("reset"))
+		require.Eventually(t, func() bool { return slices.Equal(s.commandsOf(created.ID), []string{models.CommandDial}) }, 10*time.Second, time.Millisecond)
+		s.manager.die()
+		s.sw.script("originate", nil)
+		s.nextController()
+		call := s.end()
+		require.Equal(t, []any{created.ID, StatusCompleted, ReasonCompleted}, []any{call.ID, call.Status, call.Reason})
+		require.Len(t, only(s.sw.log(), "originate"), 2, "the first was never sent")
+	})
+}
+
 // The connection ends while the command to dial is on the way. The switch has it, and the call goes on when the node is back.
 func TestOriginateWhoseReplyIsLost(t *testing.T) {
 	t.Parallel()

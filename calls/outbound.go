@@ -270,11 +270,18 @@ func (s *session) awaitAnswered() error {
 }
 
 // originate tells the switch to dial. A command that was surely not sent, because the node was away, is sent when it is back, as long as
-// the call may ring. An error of the session is one of the time before that.
+// the call may ring: by us, or by the next controller if we die before. An error of the session is one of the time before that.
 func (s *session) originate(limit esl.App) (*esl.Job, error) {
 	patience := s.deadline(time.Duration(s.call.TimeoutSeconds) * time.Second)
 	defer patience.stop()
+	var shelved *models.Command
 	for {
+		if shelved != nil {
+			if err := s.unshelve(shelved); err != nil {
+				return nil, err
+			}
+			shelved = nil
+		}
 		ctx, cancel := s.command()
 		job, err := s.node.sw.Originate(ctx, esl.Originate{
 			ChannelID: s.channel, Gateway: s.flow.gateway, Number: s.call.To, CallerIDNumber: s.call.From,
@@ -288,6 +295,9 @@ func (s *session) originate(limit esl.App) (*esl.Job, error) {
 		cancel()
 		if err == nil || !errors.Is(err, esl.ErrDown) || errors.Is(err, esl.ErrNoReply) || patience.over() || s.box.leaving() {
 			return job, err
+		}
+		if shelved, err = s.shelve(); err != nil {
+			s.log.Warn("call that waits for its node is not stored as such", "error", err)
 		}
 		if err := s.awaitUp(); err != nil {
 			return nil, err

@@ -32,6 +32,10 @@ type eventRow struct {
 
 func (e eventRow) terminal() bool { return e.kind == "call.completed" || e.kind == "call.failed" }
 
+func (r *callRow) told(kind string) bool {
+	return slices.ContainsFunc(r.events, func(e eventRow) bool { return e.kind == kind })
+}
+
 func (r *callRow) terminals() int {
 	count := 0
 	for _, event := range r.events {
@@ -242,6 +246,8 @@ func (w *chaosWorld) checkReasons(p *problems, calls map[string]*callRow) {
 		switch {
 		case slices.Contains(natural, r.reason):
 		case r.reason == "node_lost" && w.switchDiedIn(r):
+		case r.reason == "node_lost" && r.direction == "outbound" && !r.told("call.ringing") && w.fence.wasDialled(r.channel):
+			// Nobody can know what came of the command: such a call is not dialled twice (docs/guarantees.md).
 		case r.ended == nil:
 		default:
 			p.add("a call was dropped by us", "%s (%s, channel %s) ended %s as %s %s %s after %s", r.id, r.direction, r.channel, r.ended.Format("15:04:05.000"), r.status, r.reason, r.source,
