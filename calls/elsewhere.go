@@ -109,7 +109,7 @@ func (m *Manager) dialStored(head models.CommandHead) {
 		defer done()
 		ctx, cancel := context.WithTimeout(m.ctx, m.cfg.CommandTimeout)
 		defer cancel()
-		if err := m.dialElsewhere(ctx, n, head.CallID); err != nil && ctx.Err() == nil {
+		if err := m.dialElsewhere(ctx, n, head.CallID); err != nil && ctx.Err() == nil && !storeAway(err) {
 			n.log.Error("call of another controller not dialled, trying again", "call_id", head.CallID, "error", err)
 		}
 	})

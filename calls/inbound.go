@@ -72,7 +72,11 @@ func (s *session) admit() error {
 		return errAbandoned // the node is another controller's, which finds the channel parked
 	}
 	if err != nil {
-		s.log.Error("inbound leg refused: its call cannot be stored", "error", err)
+		if storeAway(err) {
+			s.m.shed(err)
+		} else {
+			s.log.Error("inbound leg refused: its call cannot be stored", "error", err)
+		}
 		s.refuse(causeTempFailure)
 		return errEnded
 	}

@@ -2,6 +2,7 @@ package models
 
 import (
 	"cmp"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ import (
 
 // connectTimeout bounds connecting to PostgreSQL, unless its URL says otherwise (connect_timeout).
 const connectTimeout = 5 * time.Second
+
+// idleTimeout is after how long PostgreSQL ends a transaction that has no statement under way: a process that was stopped or swapped out in the
+// middle of one must not hold up the others, who wait for its locks. Ours run a statement after the other, and run again when they are cut off.
+const idleTimeout = 2 * time.Second
 
 // leasers is how many connections to PostgreSQL are kept for the leases of nodes.
 const leasers = 2
@@ -118,7 +123,12 @@ func (c *core) connectPostgres(location string, writers, readers int) error {
 }
 
 func openPostgres(config *pgx.ConnConfig, connections int) (*gorm.DB, error) {
-	pool := stdlib.OpenDB(*config)
+	// Not a parameter of the start of the connection: a pooler between us would refuse it.
+	limit := fmt.Sprintf("SET idle_in_transaction_session_timeout = %d", idleTimeout.Milliseconds())
+	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, limit)
+		return err
+	}))
 	return openGorm(postgres.New(postgres.Config{Conn: pool}), pool, connections)
 }
 

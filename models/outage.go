@@ -37,6 +37,7 @@ const (
 	pgCrashShutdown  = "57P02"
 	pgCannotConnect  = "57P03" // cannot_connect_now: it starts or stops
 	pgIdleSession    = "57P05"
+	pgIdleInTx       = "25P03" // idle_in_transaction_session_timeout, see idleTimeout
 	pgIOError        = "58030"
 	pgClassConnect   = "08" // connection exceptions
 	pgLockNotInTime  = "55P03"
@@ -85,7 +86,7 @@ func awayPostgres(err error, code string) error {
 	switch code {
 	case pgDiskFull:
 		return ErrStorageFull
-	case pgTooMany, pgReadOnly, pgQueryCanceled, pgAdminShutdown, pgCrashShutdown, pgCannotConnect, pgIdleSession, pgIOError, pgLockNotInTime:
+	case pgTooMany, pgReadOnly, pgQueryCanceled, pgAdminShutdown, pgCrashShutdown, pgCannotConnect, pgIdleSession, pgIdleInTx, pgIOError, pgLockNotInTime:
 		return ErrUnreachable
 	}
 	if strings.HasPrefix(code, pgClassConnect) || errors.As(err, &connect) {

@@ -289,3 +289,37 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
+
+// A process that is stopped in the middle of a transaction holds nobody up for long, and its transaction runs again.
+func TestStoppedTransaction(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		if s.Dialect() == models.DialectSQLite {
+			t.Skip("all write in one process")
+		}
+		customer := modelstest.Customer(t, s, 1000)
+		held, stopped := make(chan struct{}), make(chan struct{})
+		runs, done := 0, make(chan error, 1)
+		go func() {
+			done <- s.InTx(t.Context(), func(tx *models.Store) error {
+				if err := tx.Hold(t.Context(), customer.ID, 1); err != nil {
+					return err
+				}
+				if runs++; runs == 1 {
+					close(held)
+					<-stopped
+				}
+				_, err := tx.Customer(t.Context(), customer.ID)
+				return err
+			})
+		}()
+		<-held
+		require.NoError(t, s.Hold(t.Context(), customer.ID, 10), "it waits for the lock, until that is taken away")
+		close(stopped)
+		require.NoError(t, <-done)
+		require.Equal(t, 2, runs)
+		after, err := s.Customer(t.Context(), customer.ID)
+		require.NoError(t, err)
+		require.EqualValues(t, 11, after.HeldMicros)
+	})
+}
