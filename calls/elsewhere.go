@@ -16,11 +16,17 @@ const dialLimit = time.Minute
 // dialers is how many calls of other controllers are begun at a time.
 const dialers = 16
 
-// withDial stores, with the call, the command that makes the holder of its node dial it.
-func withDial(ctx context.Context, also func(tx *models.Store, call *models.Call) error) func(tx *models.Store, call *models.Call) error {
+// withDial stores, with the call, the command that makes the holder of its node dial it: s, where that is us. Whoever dials claims the command in
+// the moment in which the switch is told, so that a call that was accepted is dialled once, whoever dies before.
+func withDial(ctx context.Context, s *session, also func(tx *models.Store, call *models.Call) error) func(tx *models.Store, call *models.Call) error {
 	return func(tx *models.Store, call *models.Call) error {
-		if _, err := giveCommand(ctx, tx, call, &order{kind: models.CommandDial, payload: struct{}{}}); err != nil {
+		command, err := giveCommand(ctx, tx, call, &order{kind: models.CommandDial, payload: struct{}{}})
+		if err != nil {
 			return err
+		}
+		if s != nil {
+			s.dial = command
+			s.received.Store(command.Position)
 		}
 		if also == nil {
 			return nil
@@ -118,7 +124,7 @@ func (m *Manager) dialStored(head models.CommandHead) {
 	}
 }
 
-// dialElsewhere claims the dialling of a call and does it.
+// dialElsewhere begins the session that dials a call.
 func (m *Manager) dialElsewhere(ctx context.Context, n *node, callID string) error {
 	command, call, err := m.storedDial(ctx, callID)
 	if err != nil || command == nil {
@@ -140,6 +146,7 @@ func (m *Manager) dialElsewhere(ctx context.Context, n *node, callID string) err
 	}
 	s := newSession(n, call.ChannelID)
 	s.app, s.flow.gateway = app, trunk.GatewayName
+	s.dial = command
 	s.received.Store(command.Position)
 	s.setCall(call)
 	if err := m.register(s); err != nil {
@@ -148,15 +155,7 @@ func (m *Manager) dialElsewhere(ctx context.Context, n *node, callID string) err
 		}
 		return err
 	}
-	claimed, err := m.cfg.Store.ClaimDial(ctx, command, n.row.LeaseToken)
-	if err != nil {
-		m.forget(s)
-		if errors.Is(err, models.ErrStale) {
-			return nil // it was dialled, or has ended, or the node is another controller's
-		}
-		return err
-	}
-	s.dispatch(claimed)
+	s.dispatch(call)
 	return nil
 }
 
@@ -208,42 +207,60 @@ func (m *Manager) dropDial(ctx context.Context, n *node, command *models.Command
 
 // passOn leaves a call that the switch was never told to dial to the next controller of its node.
 func (s *session) passOn() error {
-	if _, err := s.shelve(); err != nil {
+	if err := s.shelve(); err != nil {
 		s.log.Error("call that was not dialled yet is not passed on", "error", err)
 	}
 	return errAbandoned
 }
 
-// shelve stores that the call is yet to be dialled, for whoever steers its node then.
-func (s *session) shelve() (command *models.Command, err error) {
+// shelve stores that the call is yet to be dialled, for whoever steers its node then, unless that is stored still.
+func (s *session) shelve() error {
+	if s.dial != nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), s.m.cfg.CommandTimeout)
 	defer cancel()
-	err = s.m.cfg.Store.InTx(ctx, func(tx *models.Store) (err error) {
+	var command *models.Command
+	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) (err error) {
 		command, err = giveCommand(ctx, tx, s.call, &order{kind: models.CommandDial, payload: struct{}{}})
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s.dial = command
 	}
-	return command, nil
+	return err
 }
 
-// unshelve claims the dialling of a call that was shelved, waiting for a database that is away.
-func (s *session) unshelve(command *models.Command) error {
+// claimDial makes the dialling of the call ours alone. It does nothing when it is.
+func (s *session) claimDial(ctx context.Context) error {
+	if s.dial == nil {
+		return nil
+	}
+	call, err := s.m.cfg.Store.ClaimDial(ctx, s.dial, s.node.row.LeaseToken)
+	if err != nil {
+		return fmt.Errorf("claim the dialling: %w", err)
+	}
+	*s.call, s.dial = *call, nil
+	return nil
+}
+
+// claimEnd is claimDial for a call that ends before it is dialled, waiting for a database that is away.
+func (s *session) claimEnd() error {
 	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
-		ctx, cancel := s.command()
-		_, err := s.m.cfg.Store.ClaimDial(ctx, command, s.node.row.LeaseToken)
+		ctx, cancel := context.WithTimeout(s.m.ctx, s.m.cfg.CommandTimeout)
+		err := s.claimDial(ctx)
 		cancel()
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, models.ErrStale):
-			return errAbandoned // another controller dials it
+		case errors.Is(err, models.ErrStale), s.m.ctx.Err() != nil:
+			return errAbandoned
 		case !storeAway(err):
 			return err
 		}
-		if err := s.pause(delay, nil); err != nil {
-			return err
+		select {
+		case <-time.After(delay):
+		case <-s.m.ctx.Done():
 		}
 	}
 }

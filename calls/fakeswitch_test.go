@@ -229,7 +229,10 @@ func (f *fakeSwitch) Execute(_ context.Context, channel, id string, app esl.App)
 	})
 }
 
-func (f *fakeSwitch) Originate(_ context.Context, o esl.Originate) (*esl.Job, error) {
+func (f *fakeSwitch) Originate(ctx context.Context, o esl.Originate) (*esl.Job, error) {
+	if err := o.Begin(ctx); err != nil {
+		return nil, err
+	}
 	args := "gateway=" + o.Gateway + " number=" + o.Number + " from=" + o.CallerIDNumber + " timeout=" + o.Timeout.String()
 	for _, app := range o.ExecuteOnAnswer {
 		args += " answer=" + app.Name() + " " + app.Args()

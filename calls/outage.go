@@ -42,7 +42,8 @@ type outage struct {
 	kind     error         // ErrUnreachable or ErrStorageFull, as the watch last saw it
 	delay    time.Duration // until the next look
 	behind   map[*session]struct{}
-	waiting  int // changes in all backlogs
+	waiting  int  // changes in all backlogs
+	told     bool // that some wait
 }
 
 func newOutage(m *Manager) *outage {
@@ -115,6 +116,10 @@ func (o *outage) room(s *session) bool {
 	}
 	o.waiting++
 	o.behind[s] = struct{}{}
+	if !o.told {
+		o.told = true
+		o.m.log.Warn("changes of calls wait in memory for the database")
+	}
 	return true
 }
 
@@ -258,10 +263,11 @@ func (o *outage) watch() {
 			o.begin()
 			continue
 		}
-		if !o.finish() {
+		done, told := o.finish()
+		if !done {
 			continue
 		}
-		if total > 0 {
+		if told {
 			o.m.log.Info("changes of calls written that waited for the database", "changes", total, "calls", calls, "seconds", time.Since(began).Seconds())
 		}
 		return
@@ -355,13 +361,14 @@ func (o *outage) writeAll(behind []*session) (written int, ok bool) {
 	return written, ok
 }
 
-// finish ends the watch, unless changes wait.
-func (o *outage) finish() bool {
+// finish ends the watch, unless changes wait, and says whether it was told that some did.
+func (o *outage) finish() (done, told bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.on || len(o.behind) > 0 {
-		return false
+		return false, false
 	}
-	o.watching = false
-	return true
+	told = o.told
+	o.watching, o.told = false, false
+	return true, told
 }

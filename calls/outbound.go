@@ -91,9 +91,9 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 		return nil, err
 	}
 	if s == nil {
-		return m.insert(ctx, call, onCreate, withDial(ctx, also))
+		return m.insert(ctx, call, onCreate, withDial(ctx, nil, also))
 	}
-	stored, err := m.insert(ctx, call, onCreate, also)
+	stored, err := m.insert(ctx, call, onCreate, withDial(ctx, s, also))
 	if err != nil {
 		m.forget(s)
 		return nil, lostNode(err)
@@ -127,7 +127,7 @@ func (m *Manager) newCall(req *CreateRequest) (*models.Call, error) {
 
 // place gives a call its trunk, its node, its channel and, where the node is this controller's, a session, which is registered
 // but does not run. The session is known before the call is stored as dialing: whoever cancels the call the moment that it is
-// finds it. The call of a node that is another controller's has no session here: it must be stored withDial.
+// finds it. The call of a node that is another controller's has no session here. Either must be stored withDial.
 func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Application) (*session, error) {
 	trunk, err := m.cfg.Store.ActiveOutboundTrunk(ctx, call.CustomerID)
 	if errors.Is(err, models.ErrNotFound) {
@@ -213,6 +213,12 @@ func (s *session) dialOut() error {
 		switch {
 		case errors.Is(err, errAbandoned), errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply) && s.box.leaving():
 			return s.passOn() // the connection was ended because the node is another controller's
+		case s.dial != nil:
+			if err := s.claimEnd(); err != nil {
+				return err
+			}
+		}
+		switch {
 		case errors.Is(err, errEnded), errors.Is(err, errEnding):
 			return s.neverDialed(err)
 		case errors.Is(err, esl.ErrDown) && errors.Is(err, esl.ErrNoReply):
@@ -274,14 +280,7 @@ func (s *session) awaitAnswered() error {
 func (s *session) originate(limit esl.App) (*esl.Job, error) {
 	patience := s.deadline(time.Duration(s.call.TimeoutSeconds) * time.Second)
 	defer patience.stop()
-	var shelved *models.Command
-	for {
-		if shelved != nil {
-			if err := s.unshelve(shelved); err != nil {
-				return nil, err
-			}
-			shelved = nil
-		}
+	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
 		ctx, cancel := s.command()
 		job, err := s.node.sw.Originate(ctx, esl.Originate{
 			ChannelID: s.channel, Gateway: s.flow.gateway, Number: s.call.To, CallerIDNumber: s.call.From,
@@ -291,15 +290,29 @@ func (s *session) originate(limit esl.App) (*esl.Job, error) {
 				{Name: "ignore_early_media", Value: "true"},
 				{Name: "playback_terminators", Value: noTerminators},
 			},
+			Begin: s.claimDial,
 		})
 		cancel()
-		if err == nil || !errors.Is(err, esl.ErrDown) || errors.Is(err, esl.ErrNoReply) || patience.over() || s.box.leaving() {
-			return job, err
-		}
-		if shelved, err = s.shelve(); err != nil {
-			s.log.Warn("call that waits for its node is not stored as such", "error", err)
-		}
-		if err := s.awaitUp(); err != nil {
+		unsent := errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply)
+		switch {
+		case err == nil:
+			return job, nil
+		case errors.Is(err, models.ErrStale):
+			return nil, errAbandoned // another controller dials it
+		case patience.over() || s.box.leaving():
+			return nil, err
+		case unsent:
+			if err := s.shelve(); err != nil {
+				s.log.Warn("call that waits for its node is not stored as such", "error", err)
+			}
+			if err := s.awaitUp(); err != nil {
+				return nil, err
+			}
+		case s.dial != nil && storeAway(err): // also where its turn did not come in time
+			if err := s.pause(delay, nil); err != nil {
+				return nil, err
+			}
+		default:
 			return nil, err
 		}
 	}

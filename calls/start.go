@@ -36,10 +36,10 @@ func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx
 		return nil, err
 	}
 	if s == nil {
-		stored, err := m.start(ctx, waiting, withDial(ctx, inTx))
+		stored, err := m.start(ctx, waiting, withDial(ctx, nil, inTx))
 		return stored, startedBefore(err)
 	}
-	stored, err := m.start(ctx, waiting, inTx)
+	stored, err := m.start(ctx, waiting, withDial(ctx, s, inTx))
 	if err != nil {
 		m.forget(s)
 		return nil, startedBefore(err)

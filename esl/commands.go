@@ -68,6 +68,12 @@ func (c *commandConn) send(ctx context.Context, m message) (frame, error) {
 	case <-ctx.Done():
 		return frame{}, fmt.Errorf("esl: %s: waiting to send: %w", m.label, context.Cause(ctx))
 	}
+	if m.begin != nil {
+		if err := m.begin(ctx); err != nil {
+			<-c.window
+			return frame{}, fmt.Errorf("esl: %s: %w", m.label, err)
+		}
+	}
 	p := &pending{label: m.label, reply: make(chan frame, 1)}
 	fenced := make(chan struct{})
 	c.mu.Lock()

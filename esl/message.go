@@ -1,6 +1,7 @@
 package esl
 
 import (
+	"context"
 	"strings"
 
 	"github.com/percipia/eslgo/command"
@@ -15,6 +16,7 @@ type message struct {
 	// asks says that it changes nothing: it may be sent while it is not known whether the switch is still ours. unfenced is a question
 	// that finds that out.
 	asks, unfenced bool
+	begin          func(ctx context.Context) error // see Originate.Begin
 }
 
 // line makes a message of a command without body.

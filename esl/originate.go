@@ -29,6 +29,8 @@ type Originate struct {
 	ExecuteOnAnswer []App
 	// App runs once the call is answered; default [Park].
 	App App
+	// Begin is called when it is the command's turn and nothing but the writing is left, more than once perhaps. Its error is returned, and nothing sent.
+	Begin func(ctx context.Context) error
 }
 
 // jobGrace is how much longer than the call's own timeout its job may take before its end counts as unknown.
@@ -46,7 +48,10 @@ func (n *Node) Originate(ctx context.Context, o Originate) (*Job, error) {
 			return nil, err
 		}
 	}
-	return n.background(ctx, "originate", args, o.JobUUID, o.ChannelID, cmp.Or(o.Timeout, time.Minute)+jobGrace)
+	id := cmp.Or(o.JobUUID, uuid.NewString())
+	m := backgroundMessage("originate", args, id)
+	m.begin = o.Begin
+	return n.background(ctx, m, id, o.ChannelID, cmp.Or(o.Timeout, time.Minute)+jobGrace)
 }
 
 // arguments writes the command line. It is split at blanks before the dial string is read (mod_commands.c, originate_function), which is the third
@@ -95,21 +100,18 @@ func (o *Originate) arguments() (string, error) {
 }
 
 // background sends a bgapi command under a job of ours.
-func (n *Node) background(ctx context.Context, verb, args, id, channel string, limit time.Duration) (*Job, error) {
+func (n *Node) background(ctx context.Context, m message, id, channel string, limit time.Duration) (*Job, error) {
 	s := n.current.Load()
 	if s == nil {
-		return nil, fmt.Errorf("esl: %s: %w", verb, ErrDown)
+		return nil, fmt.Errorf("esl: %s: %w", m.label, ErrDown)
 	}
-	if id == "" {
-		id = uuid.NewString()
-	}
-	job, err := n.jobs.add(id, verb, channel, limit)
+	job, err := n.jobs.add(id, m.label, channel, limit)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := n.bound(ctx)
 	defer cancel()
-	if _, err := s.commands.do(ctx, backgroundMessage(verb, args, id)); err != nil {
+	if _, err := s.commands.do(ctx, m); err != nil {
 		n.jobs.finish(id, "", err)
 		return nil, err
 	}
@@ -120,7 +122,8 @@ func (n *Node) background(ctx context.Context, verb, args, id, channel string, l
 func (n *Node) slow(ctx context.Context, verb, args string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, slowLimit)
 	defer cancel()
-	job, err := n.background(ctx, verb, args, "", "", slowLimit)
+	id := uuid.NewString()
+	job, err := n.background(ctx, backgroundMessage(verb, args, id), id, "", slowLimit)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package lab_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -149,8 +150,8 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 			w.mu.Unlock()
 			w.note("%s was away for %s", wreck.name(), wreck.mended.Sub(wreck.at).Round(time.Millisecond))
 			rest(ctx, w.plan.gap) // otherwise it would never be there
-			if s.kind == "database" {
-				rest(ctx, 2*w.plan.gap+wreck.mended.Sub(wreck.at)/2) // what has waited is written
+			if s.kind == "database" || s.kind == "pause" {
+				w.catchUp(ctx)
 			}
 		})
 		if s.kind == "switch" { // the calls must become many again
@@ -161,6 +162,32 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 	for _, wreck := range w.havoc {
 		require.NoError(t, wreck.unmended, "%s %s", wreck.kind, wreck.form)
 	}
+}
+
+// catchUp waits until the controllers have written what waited in their memory for the database: it dies with them, see docs/guarantees.md. A
+// process that was paused finds that the database has not answered, too.
+func (w *chaosWorld) catchUp(ctx context.Context) {
+	for began := time.Now(); time.Since(began) < chaosPatience; {
+		if !slices.ContainsFunc(w.controllers[:], func(c *controllerPart) bool { return c.behind() }) {
+			return
+		}
+		if !rest(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+	w.note("changes wait still for the database that is back")
+}
+
+// behind says whether changes of calls wait in the controller's memory, by its log since it was started last.
+func (c *controllerPart) behind() bool {
+	log, err := os.ReadFile(c.log)
+	if err != nil || c.pid() == 0 {
+		return false
+	}
+	if i := bytes.LastIndex(log, []byte(`msg="tandem serves"`)); i >= 0 {
+		log = log[i:]
+	}
+	return bytes.LastIndex(log, []byte("changes of calls wait in memory")) > bytes.LastIndex(log, []byte("changes of calls written that waited"))
 }
 
 // which is the controller that a form names. Where nobody holds the node it is the first. From now on nobody steers the node, if it is

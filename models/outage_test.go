@@ -27,7 +27,7 @@ func TestAwayClassifies(t *testing.T) {
 	for code, want := range map[string]error{
 		"53100": models.ErrStorageFull,
 		"57P01": models.ErrUnreachable, "57P02": models.ErrUnreachable, "57P03": models.ErrUnreachable, "53300": models.ErrUnreachable,
-		"25006": models.ErrUnreachable, "08006": models.ErrUnreachable, "57014": models.ErrUnreachable, "58030": models.ErrUnreachable,
+		"25006": models.ErrUnreachable, "25P03": models.ErrUnreachable, "08006": models.ErrUnreachable, "57014": models.ErrUnreachable, "58030": models.ErrUnreachable,
 		"23505": nil, "42601": nil, "40001": nil, "22001": nil, "28P01": nil,
 	} {
 		err := fmt.Errorf("save: %w", &pgconn.PgError{Code: code})

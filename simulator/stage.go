@@ -201,7 +201,10 @@ func (g *stage) Execute(_ context.Context, channelID, eventUUID string, app esl.
 }
 
 // Originate implements calls.Switch: the party answers.
-func (g *stage) Originate(_ context.Context, o esl.Originate) (*esl.Job, error) {
+func (g *stage) Originate(ctx context.Context, o esl.Originate) (*esl.Job, error) {
+	if err := o.Begin(ctx); err != nil {
+		return nil, err
+	}
 	g.add(o.ChannelID, "outbound", nil)
 	_ = g.sent(o.ChannelID, "bgapi originate sofia/gateway/%s/%s (timeout %s, caller id %s) &park()", o.Gateway, o.Number, o.Timeout, o.CallerIDNumber)
 	g.clock.pass(time.Second)
