@@ -2,6 +2,7 @@ package esl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -363,4 +364,39 @@ func TestSlowCommandsRunInTheBackground(t *testing.T) {
 		require.ErrorAs(t, n.RescanProfile(t.Context(), "external"), &refused)
 		require.Equal(t, "-ERR no such profile", refused.Reply)
 	})
+}
+
+// What is to be done right before a command goes out is done when its turn has come, and keeps it from going out.
+func TestOriginateBegins(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var sent []string
+	f := newFakeSwitch()
+	f.intercept = func(c *fakeConn, m clientMessage) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasPrefix(m.line, "bgapi originate") {
+			sent = append(sent, m.line)
+		}
+		return false
+	}
+	handler := newRecorder()
+	n := startNode(t, f, handler, func(cfg *Config) { cfg.Window, cfg.Probe = 1, time.Hour })
+	receive(t, handler.up)
+	ctx := deadline(t, time.Minute)
+	refused := errors.New("not now")
+	o := Originate{ChannelID: fencedChannel, Gateway: "gateway", Number: "+15550100001", Timeout: time.Minute, Begin: func(context.Context) error { return refused }}
+	for range 3 {
+		_, err := n.Originate(ctx, o)
+		require.ErrorIs(t, err, refused)
+		require.NotErrorIs(t, err, ErrNoReply)
+	}
+	began := 0
+	o.Begin = func(context.Context) error { began++; return nil }
+	_, err := n.Originate(ctx, o)
+	require.NoError(t, err, "the places of the others are free again")
+	require.Equal(t, 1, began)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, sent, 1)
 }
