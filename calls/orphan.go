@@ -21,9 +21,9 @@ const orphansAtOnce = 32
 
 // gone says whether the channel of a call that has no session is gone. The list that the switch gives may be stale: one that
 // it does not name is asked for.
-func (n *node) gone(ctx context.Context, call *models.Call, listed, restarted bool) (bool, error) {
-	if restarted || listed {
-		return restarted, nil
+func (n *node) gone(ctx context.Context, call *models.Call, restarted bool) (bool, error) {
+	if restarted {
+		return true, nil
 	}
 	alive, err := n.sw.Exists(ctx, call.ChannelID)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"tandem/esl"
@@ -67,7 +68,7 @@ func (n *node) tryAdopt(ctx context.Context, snapshot esl.Snapshot, present map[
 	if err != nil {
 		return fmt.Errorf("read the live calls: %w", err)
 	}
-	var alive, dead []*models.Call
+	var listed, missing []*models.Call
 	claimed := make(map[string]bool, len(calls))
 	for i := range calls {
 		call := &calls[i]
@@ -81,24 +82,57 @@ func (n *node) tryAdopt(ctx context.Context, snapshot esl.Snapshot, present map[
 		case waits:
 			continue
 		}
-		switch gone, err := n.gone(ctx, call, present[call.ChannelID], snapshot.Restarted); {
-		case err != nil:
-			n.log.Error("orphan call not checked", "error", err)
-		case gone:
-			dead = append(dead, call)
-		default:
-			alive = append(alive, call)
+		if present[call.ChannelID] && !snapshot.Restarted {
+			listed = append(listed, call)
+		} else {
+			missing = append(missing, call)
 		}
 	}
-	left, err := n.readEstate(ctx, alive)
+	// Those that surely live first: they are not to wait for the dead.
+	left, err := n.readEstate(ctx, listed)
 	if err != nil {
 		return err
 	}
-	n.takeOver(alive, left)
-	for _, call := range dead {
-		n.endOrphan(ctx, call, snapshot.Restarted)
+	n.takeOver(listed, left)
+	others := slices.DeleteFunc(slices.Clone(snapshot.Channels), func(c esl.Channel) bool { return claimed[c.UUID] })
+	return errors.Join(n.sortOutAll(ctx, others), n.sortOutMissing(ctx, missing, snapshot.Restarted))
+}
+
+// checks is how many channels the switch is asked for at a time.
+const checks = 16
+
+// sortOutMissing deals with live calls whose channels are not listed: almost all have ended.
+func (n *node) sortOutMissing(ctx context.Context, calls []*models.Call, restarted bool) error {
+	alive, places := make([]bool, len(calls)), make(chan struct{}, checks)
+	var asking sync.WaitGroup
+	for i, call := range calls {
+		places <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-places }()
+			switch gone, err := n.gone(ctx, call, restarted); {
+			case errors.Is(err, esl.ErrDown): // the next connection begins anew
+			case err != nil:
+				n.log.Error("orphan call not checked", "error", err)
+			case gone:
+				n.endOrphan(ctx, call, restarted)
+			default:
+				alive[i] = true
+			}
+		})
 	}
-	return n.sortOutAll(ctx, slices.DeleteFunc(slices.Clone(snapshot.Channels), func(c esl.Channel) bool { return claimed[c.UUID] }))
+	asking.Wait()
+	var listed []*models.Call
+	for i, call := range calls {
+		if alive[i] {
+			listed = append(listed, call)
+		}
+	}
+	left, err := n.readEstate(ctx, listed)
+	if err != nil {
+		return err
+	}
+	n.takeOver(listed, left)
+	return nil
 }
 
 // sortOutAll decides about channels that no live call names.

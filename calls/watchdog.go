@@ -199,7 +199,7 @@ func (n *node) endStray(ctx context.Context, call *models.Call) {
 	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
 	switch {
 	case n.sw != nil && n.connected():
-		gone, err := n.gone(ctx, call, false, false)
+		gone, err := n.gone(ctx, call, false)
 		if err != nil {
 			log.Error("call without a session not checked", "error", err)
 			return
