@@ -5,7 +5,6 @@ package billing
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -99,8 +98,18 @@ type Reservation struct {
 
 // Reserve holds what a call in a direction may cost, as much as the free balance covers, at least MinGrantSeconds and one
 // increment, at most MaxGrantSeconds; models.ErrInsufficientBalance where not even the least is covered. It belongs in the
-// transaction that creates the call with the same hold.
+// transaction that creates the call with the same hold; that fails with models.ErrBalanceTaken where others have held some of the
+// balance meanwhile; it is then to be tried again with ReserveLeast.
 func (r *Rater) Reserve(ctx context.Context, tx *models.Store, customerID, direction string) (Reservation, error) {
+	return r.reserve(ctx, tx, customerID, direction, r.affordable)
+}
+
+// ReserveLeast is Reserve for the least that a call may be granted: where many contend for the last of a balance, each gets on.
+func (r *Rater) ReserveLeast(ctx context.Context, tx *models.Store, customerID, direction string) (Reservation, error) {
+	return r.reserve(ctx, tx, customerID, direction, func(int64, int64) int { return r.least() })
+}
+
+func (r *Rater) reserve(ctx context.Context, tx *models.Store, customerID, direction string, grant func(price, free int64) int) (Reservation, error) {
 	price := r.Price(direction)
 	reservation := Reservation{PricePerMinuteMicros: price}
 	err := tx.InTx(ctx, func(tx *models.Store) error {
@@ -108,16 +117,13 @@ func (r *Rater) Reserve(ctx context.Context, tx *models.Store, customerID, direc
 		if err != nil {
 			return err
 		}
-		reservation.GrantedSeconds = r.affordable(price, customer.BalanceMicros-customer.HeldMicros)
-		for {
-			reservation.HoldMicros = r.Cost(price, reservation.GrantedSeconds)
-			err := tx.Hold(ctx, customerID, reservation.HoldMicros)
-			if !errors.Is(err, models.ErrInsufficientBalance) || reservation.GrantedSeconds == r.least() {
-				return err
-			}
-			// Another process held some of it between the look and the hold: the least will do.
-			reservation.GrantedSeconds = r.least()
+		free := customer.BalanceMicros - customer.HeldMicros
+		reservation.GrantedSeconds = grant(price, free)
+		if reservation.HoldMicros = r.Cost(price, reservation.GrantedSeconds); reservation.HoldMicros > free {
+			return fmt.Errorf("hold %d of customer %q: %w", reservation.HoldMicros, customerID, models.ErrInsufficientBalance)
 		}
+		tx.HoldAtEnd(ctx, customerID, reservation.HoldMicros)
+		return nil
 	})
 	if err != nil {
 		return Reservation{}, fmt.Errorf("reserve %s call of customer %q: %w", direction, customerID, err)

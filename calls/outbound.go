@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"tandem/actions"
+	"tandem/billing"
 	"tandem/esl"
 	"tandem/models"
 )
@@ -170,11 +171,11 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 		return nil, fmt.Errorf("no new call is %s", on)
 	}
 	var stored models.Call
-	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+	err := m.reserving(ctx, func(tx *models.Store, reserve reserve) error {
 		stored = *call
 		stored.Status = arrow.to[0]
 		if stored.Status != StatusQueued {
-			held, err := m.cfg.Rater.Reserve(ctx, tx, stored.CustomerID, stored.Direction)
+			held, err := reserve(ctx, tx, stored.CustomerID, stored.Direction)
 			if err != nil {
 				return fmt.Errorf("reserve: %w", err)
 			}
@@ -200,6 +201,21 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 	}
 	m.trunks.foresee(ctx, stored.CustomerID)
 	return &stored, nil
+}
+
+// reserve is how a transaction reserves some of a balance.
+type reserve func(ctx context.Context, tx *models.Store, customerID, direction string) (billing.Reservation, error)
+
+// reserving runs a transaction that reserves some of a balance, and once more for the least where others have taken of it meanwhile.
+func (m *Manager) reserving(ctx context.Context, fn func(tx *models.Store, reserve reserve) error) error {
+	try := func(reserve reserve) error {
+		return m.cfg.Store.InTx(ctx, func(tx *models.Store) error { return fn(tx, reserve) })
+	}
+	err := try(m.cfg.Rater.Reserve)
+	if errors.Is(err, models.ErrBalanceTaken) {
+		err = try(m.cfg.Rater.ReserveLeast)
+	}
+	return err
 }
 
 // dialOut originates the leg and waits until it is answered and ours to steer.

@@ -146,8 +146,9 @@ func (n *node) sortOutAll(ctx context.Context, channels []esl.Channel) error {
 		return err
 	}
 	for _, c := range channels {
-		if n.m.channelSession(c.UUID) == nil {
-			n.sortOut(ctx, c, calls[c.UUID])
+		call := calls[c.UUID]
+		if n.m.channelSession(c.UUID) == nil || call != nil && !call.Live() {
+			n.sortOut(ctx, c, call)
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *
 		return nil, errors.New("the state table starts no queued call")
 	}
 	var stored *models.Call
-	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
+	err := m.reserving(ctx, func(tx *models.Store, reserve reserve) error {
 		call, err := tx.LockCall(ctx, placed.CustomerID, placed.ID)
 		if err != nil {
 			return fmt.Errorf("find call: %w", err)
@@ -82,7 +82,7 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *
 		if err := startable(call); err != nil {
 			return err
 		}
-		held, err := m.cfg.Rater.Reserve(ctx, tx, call.CustomerID, call.Direction)
+		held, err := reserve(ctx, tx, call.CustomerID, call.Direction)
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
 		}

@@ -82,7 +82,9 @@ func (c *committer) do(ctx context.Context, fn func(tx *Store) error) error {
 func (t *ticket) lend(tx *Store, fn func(tx *Store) error) {
 	err := errAbandoned
 	defer func() { t.back <- err }()
-	err = fn(tx)
+	if err = fn(tx); err == nil {
+		err = tx.tx.conclude()
+	}
 }
 
 func (c *committer) run() {

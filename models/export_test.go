@@ -52,7 +52,11 @@ func Reader(s *Store) *gorm.DB { return s.reader }
 // InSeparateTx is InTx without group commit: a transaction for each call.
 func InSeparateTx(ctx context.Context, s *Store, fn func(tx *Store) error) error {
 	return s.core.writer.WithContext(ctx).Transaction(func(db *gorm.DB) error {
-		return fn(&Store{core: s.core, tx: &txState{db: db, life: ctx}})
+		state := &txState{db: db, life: ctx}
+		if err := fn(&Store{core: s.core, tx: state}); err != nil {
+			return err
+		}
+		return state.conclude()
 	})
 }
 

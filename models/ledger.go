@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -50,8 +51,23 @@ func (s *Store) Hold(ctx context.Context, customerID string, amount int64) error
 	})
 }
 
+// ErrBalanceTaken: the balance that a transaction saw was held or spent by others before the transaction ended. It is an ErrInsufficientBalance.
+var ErrBalanceTaken = fmt.Errorf("taken by others meanwhile: %w", ErrInsufficientBalance)
+
+// HoldAtEnd is Hold right before the commit of the transaction, where ErrBalanceTaken undoes it as a whole: nobody else waits for the balance
+// while the rest of the transaction runs.
+func (s *Store) HoldAtEnd(ctx context.Context, customerID string, amount int64) {
+	s.atEnd(func() error {
+		err := s.Hold(ctx, customerID, amount)
+		if errors.Is(err, ErrInsufficientBalance) {
+			return fmt.Errorf("hold %d of customer %q: %w", amount, customerID, ErrBalanceTaken)
+		}
+		return err
+	})
+}
+
 // SettleHold ends a call's account, once: it releases hold, takes cost from the balance and writes the ledger entry (none
-// where the cost is zero). ErrStale where the call is settled already or is not the customer's; ErrInsufficientBalance, and
+// where the cost is zero), right before the commit of the transaction that it belongs to. ErrStale where the call is settled already or is not the customer's; ErrInsufficientBalance, and
 // nothing changed, where cost would eat into what other calls hold. hold must be the call's HoldMicros.
 func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold, cost int64) (*LedgerEntry, error) {
 	if hold < 0 || cost < 0 {
@@ -73,17 +89,20 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 		if held[0] != hold {
 			return fmt.Errorf("settle call %q: it holds %d, not %d", callID, held[0], hold)
 		}
-		balance, err := tx.move(ctx, customerID, hold, -cost)
-		if err != nil {
-			return fmt.Errorf("settle call %q: %w", callID, err)
-		}
-		if cost == 0 {
-			return nil
-		}
-		entry = &LedgerEntry{
-			CustomerID: customerID, Key: "call:" + callID, Kind: LedgerCall, AmountMicros: -cost, BalanceMicros: balance, CallID: &callID,
-		}
-		return tx.record(ctx, entry)
+		tx.atEnd(func() error {
+			balance, err := tx.move(ctx, customerID, hold, -cost)
+			if err != nil {
+				return fmt.Errorf("settle call %q: %w", callID, err)
+			}
+			if cost == 0 {
+				return nil
+			}
+			entry = &LedgerEntry{
+				CustomerID: customerID, Key: "call:" + callID, Kind: LedgerCall, AmountMicros: -cost, BalanceMicros: balance, CallID: &callID,
+			}
+			return tx.record(ctx, entry)
+		})
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -26,10 +26,28 @@ type txState struct {
 	due bool
 	// mark is the ID of the next event, "" for a new one.
 	mark string
+	// last is what is done right before the commit, see atEnd.
+	last []func() error
 	// placed is set once the transaction holds its lock of the journal, see journal.go.
 	placed bool
 	// deferred notes the writes of a transaction that reaches no database.
 	deferred *Deferred
+}
+
+// atEnd has fn run right before the commit of the transaction, which it undoes with its error: rows over which many contend, such as balances, are
+// locked no longer than that takes.
+func (s *Store) atEnd(fn func() error) { s.tx.last = append(s.tx.last, fn) }
+
+// conclude does what atEnd was given.
+func (t *txState) conclude() error {
+	last := t.last
+	t.last = nil
+	for _, fn := range last {
+		if err := fn(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bind gives a statement the values of the caller's context but the lifetime of the transaction: cancelling one request must
@@ -132,7 +150,9 @@ func (c *core) attempt(ctx context.Context, on *writerPool, fn func(tx *Store) e
 			db.Rollback()
 		}
 	}()
-	err = fn(&Store{core: c, tx: state})
+	if err = fn(&Store{core: c, tx: state}); err == nil {
+		err = state.conclude()
+	}
 	returned = true
 	if err != nil {
 		if life.Err() != nil {
