@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -434,7 +433,7 @@ func TestAcceptedListComesBeforeTheEnd(t *testing.T) {
 			s := heldScene(t, store, deaf, func(c *Config) {
 				c.OnAction = func(callID string, index int, _ actions.Action) {
 					if index == 1 && !ordered.Swap(true) {
-						_, err := other.Direct(context.Background(), customer, callID, DirectRequest{Actions: list(t, `[{"action":"say","text":"Wanted"}]`)})
+						_, err := other.Direct(t.Context(), customer, callID, DirectRequest{Actions: list(t, `[{"action":"say","text":"Wanted"}]`)})
 						assert.NoError(t, err)
 					}
 				}
@@ -442,9 +441,9 @@ func TestAcceptedListComesBeforeTheEnd(t *testing.T) {
 			other, customer = s.elsewhere(deaf), s.customer.ID
 			refused := make(chan error, 1)
 			s.sw.script("kill", func(k command) error {
-				call, err := store.CallByChannel(context.Background(), k.channel)
+				call, err := store.CallByChannel(t.Context(), k.channel)
 				if assert.NoError(t, err) {
-					_, err = other.Direct(context.Background(), customer, call.ID, DirectRequest{Actions: list(t, `[{"action":"say","text":"Too late"}]`)})
+					_, err = other.Direct(t.Context(), customer, call.ID, DirectRequest{Actions: list(t, `[{"action":"say","text":"Too late"}]`)})
 				}
 				refused <- err
 				s.sw.hangup(k.channel, k.args, "variable_sip_hangup_disposition", "send_bye")

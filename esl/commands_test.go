@@ -372,7 +372,7 @@ func TestOriginateBegins(t *testing.T) {
 	var mu sync.Mutex
 	var sent []string
 	f := newFakeSwitch()
-	f.intercept = func(c *fakeConn, m clientMessage) bool {
+	f.intercept = func(_ *fakeConn, m clientMessage) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.HasPrefix(m.line, "bgapi originate") {

@@ -51,7 +51,7 @@ func (s *Store) Hold(ctx context.Context, customerID string, amount int64) error
 	})
 }
 
-// ErrBalanceTaken: the balance that a transaction saw was held or spent by others before the transaction ended. It is an ErrInsufficientBalance.
+// ErrBalanceTaken says that the balance which a transaction saw was held or spent by others before it ended. It is an ErrInsufficientBalance.
 var ErrBalanceTaken = fmt.Errorf("taken by others meanwhile: %w", ErrInsufficientBalance)
 
 // HoldAtEnd is Hold right before the commit of the transaction, where ErrBalanceTaken undoes it as a whole: nobody else waits for the balance
