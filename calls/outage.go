@@ -237,8 +237,7 @@ func (s *session) dropBacklog() int {
 
 // writeChanges makes deferred changes in one transaction.
 func (m *Manager) writeChanges(changes []*models.Deferred) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), storeTimeout)
-	defer cancel()
+	ctx := models.WithLimit(context.WithoutCancel(m.ctx), storeTimeout)
 	return m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		for _, change := range changes {
 			if err := change.Write(ctx, tx); err != nil {

@@ -12,7 +12,8 @@ import (
 
 // What bounds the tries of a change.
 const (
-	// storeTimeout bounds one try: a database that hangs holds a flow up no longer than that.
+	// storeTimeout bounds one try, from when its turn has come: a database that hangs holds a flow up no longer than that. Waiting behind the
+	// changes of other calls is no sign of an outage.
 	storeTimeout = 5 * time.Second
 	// storeTries is how often a change is tried that the database refuses although it is there.
 	storeTries    = 6
@@ -110,8 +111,7 @@ func (s *session) becomes(call *models.Call) {
 // try makes a change in a transaction. kept is what an earlier try has made of the call whose commit may have been made although
 // it failed: when it was, nothing is written again. On an error, the call is what the change would make of it.
 func (s *session) try(mark string, kept *models.Call, fn transaction) (*models.Call, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), storeTimeout)
-	defer cancel()
+	ctx := models.WithLimit(context.WithoutCancel(s.m.ctx), storeTimeout)
 	call := kept
 	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		if kept != nil {

@@ -131,9 +131,21 @@ func (c *core) separate(ctx context.Context, on *writerPool, fn func(tx *Store) 
 	}
 }
 
+// limitKey is the key under which a context carries the limit of its transactions.
+type limitKey struct{}
+
+// WithLimit bounds each transaction that InTx runs with the context by a time of its own, on PostgreSQL. It counts from the beginning of the
+// transaction, and not while that waits for its turn behind others: so a deadline that has passed means that the database did not answer.
+func WithLimit(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, limitKey{}, limit)
+}
+
 // attempt runs fn once and reports whether it may run again.
 func (c *core) attempt(ctx context.Context, on *writerPool, fn func(tx *Store) error) (again bool, err error) {
 	limit := time.Now().Add(txTimeout)
+	if within, ok := ctx.Value(limitKey{}).(time.Duration); ok {
+		limit = time.Now().Add(within)
+	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
 		limit = deadline
 	}
