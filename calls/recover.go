@@ -206,11 +206,7 @@ func (s *session) handleUp(up nodeUp) error {
 // catchUp asks the switch whether the channel was answered while nobody listened. An outbound channel that is answered runs
 // park, the only application that it was originated with.
 func (s *session) catchUp() error {
-	var state *esl.Event
-	err := s.order("read the channel", func(ctx context.Context) (err error) {
-		state, err = s.node.sw.Dump(ctx, s.channel)
-		return err
-	})
+	state, err := s.readChannel()
 	if err != nil || state.Get("Answer-State") != "answered" {
 		return err
 	}
