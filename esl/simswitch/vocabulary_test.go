@@ -99,7 +99,7 @@ func TestTransfersAreCounted(t *testing.T) {
 // What a test lets the far end say while something listens counts as well.
 func TestListensToWhatIsSaidMeanwhile(t *testing.T) {
 	t.Parallel()
-	s, c, uuid := parked(t, simswitch.Config{Speed: 10}, simswitch.IncomingCall{Says: []float64{0, 1}})
+	s, c, uuid := parked(t, simswitch.Config{Speed: 10}, simswitch.IncomingCall{Says: []float64{10, 1}})
 	c.execute(uuid, "1", "answer", "")
 	c.execute(uuid, "2", "wait_for_silence", "200 20 10 60000")
 	e := c.await("the silence", completed("2"))
