@@ -36,7 +36,8 @@ type message struct {
 	nudge bool
 }
 
-// nodeUp tells a session that its node's connection was rebuilt, and whether its channel was still there.
+// nodeUp tells a session that its node's connection was rebuilt, and whether its channel was still there; restarted, that the switch may be
+// another process, whose list is worth nothing.
 type nodeUp struct {
 	restarted bool
 	present   bool

@@ -185,7 +185,7 @@ func (n *node) loseOrphans() {
 	}
 	for i := range calls {
 		if call := &calls[i]; call.Status != StatusQueued && n.m.callSession(call.ID) == nil {
-			n.endOrphan(ctx, call, false)
+			n.endOrphan(call)
 		}
 	}
 }

@@ -21,10 +21,7 @@ const orphansAtOnce = 32
 
 // gone says whether the channel of a call that has no session is gone. The list that the switch gives may be stale: one that
 // it does not name is asked for.
-func (n *node) gone(ctx context.Context, call *models.Call, restarted bool) (bool, error) {
-	if restarted {
-		return true, nil
-	}
+func (n *node) gone(ctx context.Context, call *models.Call) (bool, error) {
 	alive, err := n.sw.Exists(ctx, call.ChannelID)
 	if err != nil {
 		return false, fmt.Errorf("ask for channel %s of call %s: %w", call.ChannelID, call.ID, err)
@@ -32,9 +29,9 @@ func (n *node) gone(ctx context.Context, call *models.Call, restarted bool) (boo
 	return !alive, nil
 }
 
-// endOrphan ends a live call that has no session and whose channel is gone; restarted says that the whole switch is. It returns
+// endOrphan ends a live call that has no session and whose channel is gone. It returns
 // at once: the end waits for the call's CDR. Called again for the same call meanwhile, it does nothing.
-func (n *node) endOrphan(_ context.Context, call *models.Call, restarted bool) {
+func (n *node) endOrphan(call *models.Call) {
 	if !n.claimOrphan(call.ID) {
 		return
 	}
@@ -42,7 +39,7 @@ func (n *node) endOrphan(_ context.Context, call *models.Call, restarted bool) {
 	orphan.Fence = n.row.LeaseToken // whoever has taken the node since has a greater one
 	begun := n.m.goWork(func() {
 		defer n.dropOrphan(orphan.ID)
-		n.buryOrphan(&orphan, restarted)
+		n.buryOrphan(&orphan)
 	})
 	if !begun {
 		n.dropOrphan(orphan.ID)
@@ -66,8 +63,8 @@ func (n *node) dropOrphan(callID string) {
 }
 
 // buryOrphan waits for an orphan's CDR and writes its end, again and again while the database does not take it.
-func (n *node) buryOrphan(call *models.Call, restarted bool) {
-	log := n.log.With("call_id", call.ID, "channel", call.ChannelID, "restarted", restarted)
+func (n *node) buryOrphan(call *models.Call) {
+	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
 	t := n.testify(call.ChannelID)
 	select {
 	case <-t.done:

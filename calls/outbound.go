@@ -264,7 +264,7 @@ func (s *session) dialedOrNot() error {
 	if err := s.awaitUp(); err != nil {
 		return err
 	}
-	if err := s.confirm(); err != nil {
+	if err := s.confirm(false); err != nil {
 		return err
 	}
 	return s.awaitAnswered()
@@ -285,7 +285,7 @@ func (s *session) awaitAnswered() error {
 		}
 		// The job's end was lost with a connection, or came late: only the switch knows whether there is a channel.
 		s.job, s.jobErr = nil, nil
-		if err := s.confirm(); err != nil {
+		if err := s.confirm(false); err != nil {
 			return err
 		}
 	}

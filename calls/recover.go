@@ -26,11 +26,14 @@ import (
 //   - a channel whose call has ended: it is hung up, nobody pays for it.
 //   - any other channel is not ours, such as the other leg of a bridge.
 //
-// A node whose Core-UUID has changed has lost all its channels, whatever the snapshot says.
+// A node whose Core-UUID has changed has lost the channels of the earlier process, and its list may still name them: each is asked for. That
+// all calls are lost cannot be said: the process that was noted is not always the one before, and there may be calls of this one already.
 func (n *node) resync(snapshot esl.Snapshot) {
 	present := make(map[string]bool, len(snapshot.Channels))
-	for _, c := range snapshot.Channels {
-		present[c.UUID] = true
+	if !snapshot.Restarted {
+		for _, c := range snapshot.Channels {
+			present[c.UUID] = true
+		}
 	}
 	for _, s := range n.m.sessions() {
 		if s.node == n {
@@ -82,7 +85,7 @@ func (n *node) tryAdopt(ctx context.Context, snapshot esl.Snapshot, present map[
 		case waits:
 			continue
 		}
-		if present[call.ChannelID] && !snapshot.Restarted {
+		if present[call.ChannelID] {
 			listed = append(listed, call)
 		} else {
 			missing = append(missing, call)
@@ -95,26 +98,26 @@ func (n *node) tryAdopt(ctx context.Context, snapshot esl.Snapshot, present map[
 	}
 	n.takeOver(listed, left)
 	others := slices.DeleteFunc(slices.Clone(snapshot.Channels), func(c esl.Channel) bool { return claimed[c.UUID] })
-	return errors.Join(n.sortOutAll(ctx, others), n.sortOutMissing(ctx, missing, snapshot.Restarted))
+	return errors.Join(n.sortOutAll(ctx, others), n.sortOutMissing(ctx, missing))
 }
 
 // checks is how many channels the switch is asked for at a time.
 const checks = 16
 
 // sortOutMissing deals with live calls whose channels are not listed: almost all have ended.
-func (n *node) sortOutMissing(ctx context.Context, calls []*models.Call, restarted bool) error {
+func (n *node) sortOutMissing(ctx context.Context, calls []*models.Call) error {
 	alive, places := make([]bool, len(calls)), make(chan struct{}, checks)
 	var asking sync.WaitGroup
 	for i, call := range calls {
 		places <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-places }()
-			switch gone, err := n.gone(ctx, call, restarted); {
+			switch gone, err := n.gone(ctx, call); {
 			case errors.Is(err, esl.ErrDown): // the next connection begins anew
 			case err != nil:
 				n.log.Error("orphan call not checked", "error", err)
 			case gone:
-				n.endOrphan(ctx, call, restarted)
+				n.endOrphan(call)
 			default:
 				alive[i] = true
 			}
@@ -181,12 +184,8 @@ func (s *session) handleUp(up nodeUp) error {
 	if s.ended {
 		return nil // the switch has said how; only the parties' last words are waited for
 	}
-	if up.restarted {
-		s.ended, s.lost = true, true
-		return errEnded
-	}
 	if !up.present {
-		if err := s.confirm(); err != nil {
+		if err := s.confirm(up.restarted); err != nil {
 			return err
 		}
 	}
@@ -216,7 +215,7 @@ func (s *session) catchUp() error {
 
 // confirm asks the switch whether the channel lives, twice when it says no: an originate that it has just taken may not
 // have its channel yet. A channel that is gone ends the call as lost.
-func (s *session) confirm() error {
+func (s *session) confirm(atOnce bool) error {
 	for try := 0; ; try++ {
 		var alive bool
 		err := s.order("ask for the channel", func(ctx context.Context) (err error) {
@@ -226,7 +225,7 @@ func (s *session) confirm() error {
 		if err != nil || alive {
 			return err
 		}
-		if try == 1 {
+		if atOnce || try == 1 {
 			s.ended, s.lost = true, true
 			return errEnded
 		}

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,11 @@ func TestRestartedNodeEndsEveryCall(t *testing.T) {
 	s.create()
 	s.sw.await("originate")
 	s.sw.handler.HandleDown(errors.New("gone"))
+	s.sw.mu.Lock()
+	for _, channel := range s.sw.channels {
+		channel.dead = true
+	}
+	s.sw.mu.Unlock()
 	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "another", Restarted: true, Channels: []esl.Channel{row(c.channel, "outbound", "speak")}})
 	reasons := map[string]string{}
 	for range 2 {
@@ -136,88 +142,93 @@ func TestRemovedNodeLosesItsCalls(t *testing.T) {
 
 func TestCallsOfAnEarlierController(t *testing.T) {
 	t.Parallel()
-	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
-		// The earlier controller. One of its calls has ended.
-		s := newScene(t, store)
-		s.answers("/answer", status(204))
-		ended := s.create()
-		s.end()
-		require.NoError(t, s.manager.Stop(t.Context()))
-		add := func(state string, present bool) *models.Call {
-			channel := s.sw.addChannel("outbound", nil)
-			if !present {
-				s.sw.channels[channel].dead = true
-			}
-			answered := time.Now().Add(-time.Minute)
-			call := &models.Call{
-				CustomerID: s.customer.ID, ApplicationID: s.app.ID, NodeID: &s.node.ID, Direction: DirectionOutbound, Status: state, ChannelID: channel,
-				From: "+15550100001", To: "+15550100002", PricePerMinuteMicros: outboundPrice, HoldMicros: 2 * outboundPrice, GrantedSeconds: 120,
-			}
-			if state == StatusInProgress {
-				call.AnsweredAt = &answered
-			}
-			require.NoError(t, store.InTx(t.Context(), func(tx *models.Store) error {
-				if err := tx.Hold(t.Context(), s.customer.ID, call.HoldMicros); err != nil {
-					return err
-				}
-				if err := tx.CreateCall(t.Context(), call); err != nil || state != StatusInProgress {
-					return err
-				}
-				return tx.SaveRecording(t.Context(), &models.Recording{
-					CallID: call.ID, CustomerID: s.customer.ID, Path: "/nowhere.wav", Format: "wav", Status: models.RecordingRunning,
-				})
-			}))
-			return call
+	for _, restarted := range []bool{false, true} { // true also when an earlier controller could not note the process that its calls are of
+		modelstest.Run(t, fmt.Sprintf("restarted %t", restarted), func(t *testing.T, store *models.Store) { testCallsOfAnEarlierController(t, store, restarted) })
+	}
+}
+
+func testCallsOfAnEarlierController(t *testing.T, store *models.Store, restarted bool) {
+	t.Helper()
+	// The earlier controller. One of its calls has ended.
+	s := newScene(t, store)
+	s.answers("/answer", status(204))
+	ended := s.create()
+	s.end()
+	require.NoError(t, s.manager.Stop(t.Context()))
+	add := func(state string, present bool) *models.Call {
+		channel := s.sw.addChannel("outbound", nil)
+		if !present {
+			s.sw.channels[channel].dead = true
 		}
-		gone := add(StatusInProgress, false)
-		dialing := add(StatusDialing, false)
-		alive := add(StatusInProgress, true)
-		// A channel of a call that has ended, one that is nobody's, and one that arrived while nobody listened.
-		s.sw.mu.Lock()
-		s.sw.channels[ended.ChannelID].dead = false
-		s.sw.mu.Unlock()
-		foreign := s.sw.addChannel("outbound", nil)
-		parked := s.sw.addChannel("inbound", map[string]string{
-			"Caller-Caller-ID-Number": "+15559876543", "Caller-Destination-Number": s.did.NumberE164, "variable_sip_network_ip": s.source,
-		})
-		s.answers("/answer", reply(`[{"action":"answer"}]`))
-		s.newManager(func(c *Config) { c.HangupGrace = 50 * time.Millisecond })
-		s.sw.handler = s.manager.AddNode(s.node, s.sw)
-		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Channels: []esl.Channel{
-			row(alive.ChannelID, "outbound", "speak"), row(ended.ChannelID, "outbound", "park"), row(foreign, "outbound", "bridge"), row(parked, "inbound", "park"),
-		}})
-		for range 4 { // the adopted one, the parked one and the two whose channels are gone; they are looked at when all have ended
-			<-s.ended
+		answered := time.Now().Add(-time.Minute)
+		call := &models.Call{
+			CustomerID: s.customer.ID, ApplicationID: s.app.ID, NodeID: &s.node.ID, Direction: DirectionOutbound, Status: state, ChannelID: channel,
+			From: "+15550100001", To: "+15550100002", PricePerMinuteMicros: outboundPrice, HoldMicros: 2 * outboundPrice, GrantedSeconds: 120,
 		}
-		require.NoError(t, s.manager.Stop(t.Context()))
-		for _, want := range []struct {
-			call           *models.Call
-			status, reason string
-			billed         int
-		}{
-			{gone, StatusCompleted, ReasonNodeLost, 61},
-			{dialing, StatusFailed, ReasonNodeLost, 0},
-			{alive, StatusCompleted, ReasonCompleted, 7},
-		} {
-			call, err := store.CallByID(t.Context(), want.call.ID)
-			require.NoError(t, err)
-			s.checkEnded(call)
-			require.Equal(t, []any{want.status, want.reason}, []any{call.Status, call.Reason})
-			rows, err := store.RecordingsOfCall(t.Context(), s.customer.ID, call.ID)
-			require.NoError(t, err)
-			for _, row := range rows {
-				require.Equal(t, models.RecordingFailed, row.Status, "no recording is left running")
+		if state == StatusInProgress {
+			call.AnsweredAt = &answered
+		}
+		require.NoError(t, store.InTx(t.Context(), func(tx *models.Store) error {
+			if err := tx.Hold(t.Context(), s.customer.ID, call.HoldMicros); err != nil {
+				return err
 			}
-			require.InDelta(t, want.billed, call.BilledSeconds, 1)
-		}
-		call, err := store.CallByChannel(t.Context(), parked)
-		require.NoError(t, err)
-		require.Equal(t, ReasonCompleted, call.Reason)
-		s.sw.mu.Lock()
-		defer s.sw.mu.Unlock()
-		require.True(t, s.sw.channels[ended.ChannelID].dead, "nobody pays for it")
-		require.False(t, s.sw.channels[foreign].dead, "not ours")
+			if err := tx.CreateCall(t.Context(), call); err != nil || state != StatusInProgress {
+				return err
+			}
+			return tx.SaveRecording(t.Context(), &models.Recording{
+				CallID: call.ID, CustomerID: s.customer.ID, Path: "/nowhere.wav", Format: "wav", Status: models.RecordingRunning,
+			})
+		}))
+		return call
+	}
+	gone := add(StatusInProgress, false)
+	dialing := add(StatusDialing, false)
+	alive := add(StatusInProgress, true)
+	// A channel of a call that has ended, one that is nobody's, and one that arrived while nobody listened.
+	s.sw.mu.Lock()
+	s.sw.channels[ended.ChannelID].dead = false
+	s.sw.mu.Unlock()
+	foreign := s.sw.addChannel("outbound", nil)
+	parked := s.sw.addChannel("inbound", map[string]string{
+		"Caller-Caller-ID-Number": "+15559876543", "Caller-Destination-Number": s.did.NumberE164, "variable_sip_network_ip": s.source,
 	})
+	s.answers("/answer", reply(`[{"action":"answer"}]`))
+	s.newManager(func(c *Config) { c.HangupGrace = 50 * time.Millisecond })
+	s.sw.handler = s.manager.AddNode(s.node, s.sw)
+	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core", Restarted: restarted, Channels: []esl.Channel{
+		row(alive.ChannelID, "outbound", "speak"), row(ended.ChannelID, "outbound", "park"), row(foreign, "outbound", "bridge"), row(parked, "inbound", "park"),
+	}})
+	for range 4 { // the adopted one, the parked one and the two whose channels are gone; they are looked at when all have ended
+		<-s.ended
+	}
+	require.NoError(t, s.manager.Stop(t.Context()))
+	for _, want := range []struct {
+		call           *models.Call
+		status, reason string
+		billed         int
+	}{
+		{gone, StatusCompleted, ReasonNodeLost, 61},
+		{dialing, StatusFailed, ReasonNodeLost, 0},
+		{alive, StatusCompleted, ReasonCompleted, 7},
+	} {
+		call, err := store.CallByID(t.Context(), want.call.ID)
+		require.NoError(t, err)
+		s.checkEnded(call)
+		require.Equal(t, []any{want.status, want.reason}, []any{call.Status, call.Reason})
+		rows, err := store.RecordingsOfCall(t.Context(), s.customer.ID, call.ID)
+		require.NoError(t, err)
+		for _, row := range rows {
+			require.Equal(t, models.RecordingFailed, row.Status, "no recording is left running")
+		}
+		require.InDelta(t, want.billed, call.BilledSeconds, 1)
+	}
+	call, err := store.CallByChannel(t.Context(), parked)
+	require.NoError(t, err)
+	require.Equal(t, ReasonCompleted, call.Reason)
+	s.sw.mu.Lock()
+	defer s.sw.mu.Unlock()
+	require.True(t, s.sw.channels[ended.ChannelID].dead, "nobody pays for it")
+	require.False(t, s.sw.channels[foreign].dead, "not ours")
 }
 
 func TestStopHangsUpAndWaits(t *testing.T) {

@@ -119,7 +119,7 @@ func (n *node) hear(ctx context.Context, cdr *models.CDR) {
 	case err != nil:
 		log.Error("call of a CDR not read", "error", err)
 	case call.Live() && call.NodeID != nil && *call.NodeID == n.row.ID && n.m.callSession(call.ID) == nil:
-		n.endOrphan(ctx, call, false)
+		n.endOrphan(call)
 	}
 }
 
@@ -199,7 +199,7 @@ func (n *node) endStray(ctx context.Context, call *models.Call) {
 	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
 	switch {
 	case n.sw != nil && n.connected():
-		gone, err := n.gone(ctx, call, false)
+		gone, err := n.gone(ctx, call)
 		if err != nil {
 			log.Error("call without a session not checked", "error", err)
 			return
@@ -219,7 +219,7 @@ func (n *node) endStray(ctx context.Context, call *models.Call) {
 		return // it may come back
 	}
 	log.Warn("call has neither channel nor node: it is ended")
-	n.endOrphan(ctx, call, false)
+	n.endOrphan(call)
 }
 
 // away is for how long the node has been away, 0 while it is connected.

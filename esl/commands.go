@@ -31,6 +31,7 @@ type pending struct {
 	label     string
 	reply     chan frame
 	abandoned time.Time // when the caller stopped waiting; zero while it waits. Guarded by commandConn.mu
+	written   bool      // some of it may be on the socket. Guarded by commandConn.mu
 }
 
 // outgoing is a message on its way to the socket.
@@ -89,7 +90,7 @@ func (c *commandConn) send(ctx context.Context, m message) (frame, error) {
 	select {
 	case f, ok := <-p.reply:
 		if !ok {
-			return frame{}, fmt.Errorf("esl: %s: %w: %w: %w", m.label, ErrDown, ErrNoReply, c.err())
+			return frame{}, c.lost(p)
 		}
 		return f, f.refusal(m.label)
 	case <-fenced:
@@ -111,13 +112,40 @@ func (c *commandConn) write(ctx context.Context) error {
 				c.takeBack(m)
 				continue
 			}
-			if _, err := io.WriteString(c.conn, m.text); err != nil {
+			if !c.mark(m.p, true) {
+				return c.err()
+			}
+			if n, err := io.WriteString(c.conn, m.text); err != nil {
+				if n == 0 {
+					c.mark(m.p, false)
+				}
 				return fmt.Errorf("send %s: %w", m.label, err)
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// mark notes whether a message is on the socket, unless the connection was closed and its sender told already.
+func (c *commandConn) mark(p *pending, written bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed != nil {
+		return false
+	}
+	p.written = written
+	return true
+}
+
+// lost is the error of a command that the connection ended before the reply of.
+func (c *commandConn) lost(p *pending) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.written {
+		return fmt.Errorf("esl: %s: %w: %w", p.label, ErrDown, c.closed)
+	}
+	return fmt.Errorf("esl: %s: %w: %w: %w", p.label, ErrDown, ErrNoReply, c.closed)
 }
 
 // takeBack undoes the sending of a message that was not written.

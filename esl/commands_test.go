@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -399,4 +400,52 @@ func TestOriginateBegins(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, sent, 1)
+}
+
+// brokenConn is a socket that takes so many bytes of each message and fails.
+type brokenConn struct {
+	net.Conn
+	takes int
+}
+
+func (c *brokenConn) Write([]byte) (int, error) { return c.takes, net.ErrClosed }
+
+// Whoever sends a command that must not be sent twice has to know what is certain.
+func TestWhatNeverReachedTheSocketWasNotSent(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		takes   int
+		perhaps []bool // whether the first command and the one behind it may have been sent
+	}{
+		"nothing of it":  {0, []bool{false, false}},
+		"a part of it":   {3, []bool{true, false}},
+		"nobody is left": {-1, []bool{false, false}}, // the connection is closed before anybody writes
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCommandConn(&connection{Conn: &brokenConn{takes: tt.takes}}, 2, free{})
+				errs := make([]chan error, 2)
+				for i := range errs {
+					errs[i] = make(chan error, 1)
+					go func() {
+						_, err := c.do(t.Context(), message{label: "originate", text: "bgapi originate\n\n", unfenced: true})
+						errs[i] <- err
+					}()
+					synctest.Wait()
+				}
+				cause := errors.New("the end")
+				if tt.takes >= 0 {
+					cause = c.write(t.Context())
+				}
+				c.close(cause)
+				for i, perhaps := range tt.perhaps {
+					err := <-errs[i]
+					require.ErrorIs(t, err, ErrDown)
+					require.ErrorIs(t, err, cause)
+					require.Equal(t, perhaps, errors.Is(err, ErrNoReply), "command %d: %v", i+1, err)
+				}
+			})
+		})
+	}
 }

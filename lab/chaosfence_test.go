@@ -2,7 +2,6 @@ package lab_test
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ type fenceJudge struct {
 	highest  int64
 	steering int64 // the token of the last one that has commanded
 	commands int
-	dialled  map[string]bool // the channels that were to be dialled
 	problems problems
 	taken    func() // told when a controller takes the node
 }
@@ -35,7 +33,7 @@ func (j *fenceJudge) hear(conn int, sent []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.tokens == nil {
-		j.tokens, j.rests, j.dialled = map[int]int64{}, map[int][]byte{}, map[string]bool{}
+		j.tokens, j.rests = map[int]int64{}, map[int][]byte{}
 	}
 	lines := bytes.Split(append(j.rests[conn], sent...), []byte("\n"))
 	j.rests[conn] = bytes.Clone(lines[len(lines)-1])
@@ -61,9 +59,6 @@ func (j *fenceJudge) line(conn int, line string) {
 		return
 	}
 	j.commands++
-	if channel := originated.FindStringSubmatch(line); channel != nil {
-		j.dialled[channel[1]] = true
-	}
 	token := j.tokens[conn]
 	switch {
 	case token == 0:
@@ -72,16 +67,6 @@ func (j *fenceJudge) line(conn int, line string) {
 		j.problems.add("two controllers steered the node", "%.120s (token %d, after a command with %d)", line, token, j.steering)
 	}
 	j.steering = max(j.steering, token)
-}
-
-// originated finds the channel of a command to dial.
-var originated = regexp.MustCompile(`^bgapi originate .*origination_uuid='?([0-9a-f-]{36})`)
-
-// wasDialled says whether a controller has sent the command to dial a channel, be it into a link that was cut.
-func (j *fenceJudge) wasDialled(channel string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.dialled[channel]
 }
 
 // changes tells whether a line begins a command that does something to a call.

@@ -53,6 +53,8 @@ type chaosWorld struct {
 	mu    sync.Mutex
 	story *os.File // what was done, as it was
 	havoc []wreck  // what was done
+	// undialled counts the calls whose command to dial was lost with its link or its controller.
+	undialled int
 	// generations are the moments at which the switch was killed.
 	generations []time.Time
 	targets     map[string]*sync.Mutex
