@@ -123,9 +123,9 @@ func (l *load) process() (goroutines int, memory int64) {
 }
 
 // Accepting says why no new call is taken, nil when one is: ErrStopping, models.ErrUnreachable or models.ErrStorageFull while the
-// database takes no changes, or ErrOverloaded.
+// database takes no changes, or ErrOverloaded, also while what waited for the database is being written.
 func (m *Manager) Accepting() error {
-	if err := m.outage.err(); err != nil {
+	if err := m.outage.refuses(); err != nil {
 		return fmt.Errorf("take a call: %w", err)
 	}
 	m.mu.Lock()

@@ -98,7 +98,7 @@ type Config struct {
 	// NodeLostAfter is how long a node may be away before its calls are ended as lost. Default 40 s: a node that falls silent is
 	// noticed within 15 s, and its calls are told to have ended within a minute.
 	NodeLostAfter time.Duration
-	// CDRWait is how long a call whose channel is gone, unheard, waits for the switch's own record of its end. Default 10 s; negative:
+	// CDRWait is how long a call whose channel is gone, unheard, waits for the switch's own record of its end. Default 20 s; negative:
 	// for one look.
 	CDRWait time.Duration
 	// WatchEvery is how often the watchdog looks for calls that nobody steers, channels that nobody has and bills that differ from
@@ -157,7 +157,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.HangupGrace = cmp.Or(c.HangupGrace, 2*time.Second)
 	c.CommandInterval = cmp.Or(c.CommandInterval, 50*time.Millisecond)
 	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 40*time.Second)
-	c.CDRWait = cmp.Or(c.CDRWait, 10*time.Second)
+	c.CDRWait = cmp.Or(c.CDRWait, 20*time.Second)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 30*time.Second)
 	var err error
 	c.Limits, err = c.Limits.withDefaults()

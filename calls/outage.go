@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -16,8 +17,12 @@ const (
 	probeEvery   = 100 * time.Millisecond
 	probeMax     = 500 * time.Millisecond
 	probeTimeout = 2 * time.Second
-	// backlogWriters is how many backlogs are written at a time when the database is back.
-	backlogWriters = 8
+	// backlogWriters is how many backlogs are written at a time when the database is back. They take their turns with all else that is to be
+	// written, of which there may be hundreds: so must there be of these.
+	backlogWriters = 256
+	// backlogCalls is how many calls may be behind, once the database is back, before new calls are refused until they are not: what is in
+	// memory comes first.
+	backlogCalls = 32
 	// backlogLimit is how many changes of one call wait. A call that has more waits itself.
 	backlogLimit = 64
 )
@@ -89,6 +94,16 @@ func (o *outage) absent() {
 func (o *outage) err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.kind
+}
+
+// refuses is why no new call is taken for the database's sake: it is away, or it was, and what waited for it is not written yet.
+func (o *outage) refuses() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if behind := len(o.behind); o.kind == nil && behind > backlogCalls {
+		return fmt.Errorf("%w: changes of %d calls waited for the database and are written first", ErrOverloaded, behind)
+	}
 	return o.kind
 }
 

@@ -301,3 +301,29 @@ func TestFlowsGoOnWhileTheDatabaseHangs(t *testing.T) {
 	require.Equal(t, StatusCompleted, call.Status)
 	require.Len(t, s.dataOf(call.ID, "call.action_completed"), says)
 }
+
+// TestWhatWaitedIsWrittenBeforeNewCallsAreTaken: the database is back, and many calls are behind.
+func TestWhatWaitedIsWrittenBeforeNewCallsAreTaken(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	behind := func(calls int) {
+		o := s.manager.outage
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.behind = map[*session]struct{}{}
+		for range calls {
+			o.behind[new(session)] = struct{}{}
+		}
+	}
+	behind(backlogCalls)
+	require.NoError(t, s.manager.Accepting())
+	behind(backlogCalls + 1)
+	require.ErrorIs(t, s.manager.Accepting(), ErrOverloaded)
+	_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
+	require.ErrorIs(t, err, ErrOverloaded)
+	behind(0)
+	require.NoError(t, s.manager.Accepting())
+	s.answers("/answer", reply(`[{"action":"hangup"}]`))
+	s.create()
+	require.Equal(t, StatusCompleted, s.end().Status)
+}

@@ -3,7 +3,9 @@ package lab_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -145,14 +147,14 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 			rest(ctx, length)
 			wreck.unmended = mend(ctx)
 			wreck.mended = time.Now()
-			w.mu.Lock()
-			w.havoc = append(w.havoc, wreck)
-			w.mu.Unlock()
 			w.note("%s was away for %s", wreck.name(), wreck.mended.Sub(wreck.at).Round(time.Millisecond))
 			rest(ctx, w.plan.gap) // otherwise it would never be there
 			if s.kind == "database" || s.kind == "pause" {
-				w.catchUp(ctx)
+				wreck.unmended = errors.Join(wreck.unmended, w.catchUp(ctx))
 			}
+			w.mu.Lock()
+			w.havoc = append(w.havoc, wreck)
+			w.mu.Unlock()
 		})
 		if s.kind == "switch" { // the calls must become many again
 			rest(ctx, w.plan.gap)
@@ -166,28 +168,49 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 
 // catchUp waits until the controllers have written what waited in their memory for the database: it dies with them, see docs/guarantees.md. A
 // process that was paused finds that the database has not answered, too.
-func (w *chaosWorld) catchUp(ctx context.Context) {
+func (w *chaosWorld) catchUp(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < chaosPatience; {
-		if !slices.ContainsFunc(w.controllers[:], func(c *controllerPart) bool { return c.behind() }) {
-			return
+		waits := false
+		for _, c := range w.controllers {
+			behind, err := c.behind()
+			if err != nil {
+				return fmt.Errorf("read the log of a controller: %w", err)
+			}
+			waits = waits || behind
 		}
-		if !rest(ctx, 100*time.Millisecond) {
-			return
+		if !waits || !rest(ctx, 100*time.Millisecond) {
+			return nil
 		}
 	}
 	w.note("changes wait still for the database that is back")
+	return nil
 }
 
-// behind says whether changes of calls wait in the controller's memory, by its log since it was started last.
-func (c *controllerPart) behind() bool {
-	log, err := os.ReadFile(c.log)
-	if err != nil || c.pid() == 0 {
-		return false
+// behind says whether changes of calls wait in the controller's memory, by what its log says since it was started last.
+func (c *controllerPart) behind() (bool, error) {
+	log, err := os.Open(c.log)
+	if err != nil {
+		return false, err
 	}
-	if i := bytes.LastIndex(log, []byte(`msg="tandem serves"`)); i >= 0 {
-		log = log[i:]
+	defer func() { _ = log.Close() }()
+	if _, err := log.Seek(c.read, io.SeekStart); err != nil {
+		return false, err
 	}
-	return bytes.LastIndex(log, []byte("changes of calls wait in memory")) > bytes.LastIndex(log, []byte("changes of calls written that waited"))
+	fresh, err := io.ReadAll(log)
+	if err != nil {
+		return false, err
+	}
+	whole := bytes.LastIndexByte(fresh, '\n') + 1
+	c.read += int64(whole)
+	for line := range bytes.Lines(fresh[:whole]) {
+		switch {
+		case bytes.Contains(line, []byte("changes of calls wait in memory")):
+			c.waits = true
+		case bytes.Contains(line, []byte("changes of calls written that waited")), bytes.Contains(line, []byte(`msg="tandem serves"`)):
+			c.waits = false
+		}
+	}
+	return c.waits && c.pid() != 0, nil
 }
 
 // which is the controller that a form names. Where nobody holds the node it is the first. From now on nobody steers the node, if it is

@@ -84,6 +84,9 @@ type part struct {
 type controllerPart struct {
 	*part
 	addr string
+	// read is how far its log was read for what waits in its memory.
+	read  int64
+	waits bool
 }
 
 // up keeps the process running.

@@ -216,3 +216,28 @@ func TestMigrateDownWithGaps(t *testing.T) {
 		require.NoError(t, s.Migrate(ctx))
 	})
 }
+
+// TestSharedRowsAreNotReferenced: on PostgreSQL, what calls write does not lock the rows that they share.
+func TestSharedRowsAreNotReferenced(t *testing.T) {
+	t.Parallel()
+	s, err := models.Open(t.Context(), models.Config{URL: modelstest.EmptyPostgresURL(t), Key: modelstest.Key})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	shared := func() (count int) {
+		t.Helper()
+		require.NoError(t, models.Reader(s).Raw(`SELECT count(*) FROM pg_constraint WHERE contype = 'f'
+			AND conrelid IN ('events'::regclass, 'webhook_streams'::regclass, 'webhook_deliveries'::regclass)
+			AND confrelid IN ('applications'::regclass, 'webhook_endpoints'::regclass)`).Row().Scan(&count))
+		return count
+	}
+	require.NoError(t, s.Migrate(t.Context()))
+	require.Zero(t, shared())
+	require.NoError(t, models.MigrateTo(t.Context(), s, 7))
+	require.Equal(t, 3, shared())
+	require.NoError(t, s.Migrate(t.Context()))
+	require.Zero(t, shared())
+	steps, err := s.MigrationStatus(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "00008_unshared.go", steps[len(steps)-1].Name)
+	require.NotNil(t, steps[len(steps)-1].AppliedAt)
+}
