@@ -217,7 +217,7 @@ func TestReconnectWhileACallIsStored(t *testing.T) {
 		ChannelID: "arriving", From: "+15550100001", To: "+15550100002",
 	}
 	require.NoError(t, s.store.InTx(t.Context(), func(tx *models.Store) error { return tx.CreateCall(t.Context(), call) }))
-	n.adopt(esl.Snapshot{CoreUUID: "core"}, nil)
+	n.adopt(esl.Snapshot{CoreUUID: "core"}, nil, 0)
 	stored, err := s.store.CallByID(t.Context(), call.ID)
 	require.NoError(t, err)
 	require.True(t, stored.Live(), "it is %s", stored.Status)

@@ -39,6 +39,7 @@ type fakeSwitch struct {
 	modules  map[string]bool                  // that are loaded
 	groups   fakeGroups                       // bridges and rooms
 	told     chan command                     // every command, for tests that wait for one
+	asked    func(channel string)             // called when it is asked whether a channel lives, where set
 }
 
 type fakeChannel struct {
@@ -336,6 +337,9 @@ func (f *fakeSwitch) StreamStop(_ context.Context, channel string) error {
 }
 
 func (f *fakeSwitch) Exists(_ context.Context, channel string) (bool, error) {
+	if f.asked != nil {
+		f.asked(channel)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.down {

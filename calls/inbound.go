@@ -71,6 +71,10 @@ func (s *session) admit() error {
 	if errors.Is(err, models.ErrStale) {
 		return errAbandoned // the node is another controller's, which finds the channel parked
 	}
+	if errors.Is(err, models.ErrChannelExists) {
+		s.log.Warn("inbound leg is a call already")
+		return errAbandoned
+	}
 	if err != nil {
 		if storeAway(err) {
 			s.m.shed(err)

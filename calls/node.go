@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -27,6 +26,9 @@ type node struct {
 	downAt   time.Time       // when the connection was last lost
 	lostWhen *time.Timer     // runs while the node is away
 	orphans  map[string]bool // calls that are being ended here without a session
+	ups      int             // how often the node was connected
+	looking  bool            // for the calls that are on the switch, since it was connected
+	arrivals []*esl.Event    // channels that parked meanwhile
 
 	witness *witness
 	burials chan struct{} // holds a token for each orphan whose end is being written
@@ -107,32 +109,6 @@ func (n *node) HandleEvent(ev *esl.Event) {
 	}
 }
 
-// arrive starts the session of an inbound leg that has just parked.
-func (n *node) arrive(ev *esl.Event) { n.arriveFrom(ev.ChannelID(), ev) }
-
-// arriveFrom starts the session of an inbound leg; ev describes it.
-func (n *node) arriveFrom(channel string, ev *esl.Event) {
-	s := newSession(n, channel)
-	s.park = ev
-	err := n.m.Accepting()
-	if err == nil || n.m.channelSession(channel) != nil {
-		err = n.m.register(s)
-	}
-	switch {
-	case err == nil:
-		s.setUp = n.m.load.begin()
-		go s.run()
-	case errors.Is(err, errKnownChannel): // a second CHANNEL_PARK, racing with the first
-		if known := n.m.channelSession(channel); known != nil {
-			known.box.put(message{event: ev})
-		}
-	case errors.Is(err, ErrStopping) && !n.m.cfg.HangUpAtStop: // it stays parked for the next controller
-	default:
-		n.m.shed(err)
-		s.refuseAside(causeTempFailure)
-	}
-}
-
 // HandleUp compares what the switch says it carries with the sessions, see recover.go.
 func (n *node) HandleUp(snapshot esl.Snapshot) {
 	n.mu.Lock()
@@ -141,13 +117,16 @@ func (n *node) HandleUp(snapshot esl.Snapshot) {
 		return
 	}
 	n.up = true
+	n.ups++
+	n.looking, n.arrivals = true, nil // they are in the list of channels
 	n.modules = map[string]bool{}
 	if n.lostWhen != nil {
 		n.lostWhen.Stop()
 		n.lostWhen = nil
 	}
+	up := n.ups
 	n.mu.Unlock()
-	n.resync(snapshot)
+	n.resync(snapshot, up)
 }
 
 // HandleDown notes that the node is away. Its calls go on without us for a while: the switch holds them, with their caps.

@@ -28,7 +28,7 @@ import (
 //
 // A node whose Core-UUID has changed has lost the channels of the earlier process, and its list may still name them: each is asked for. That
 // all calls are lost cannot be said: the process that was noted is not always the one before, and there may be calls of this one already.
-func (n *node) resync(snapshot esl.Snapshot) {
+func (n *node) resync(snapshot esl.Snapshot, up int) {
 	present := make(map[string]bool, len(snapshot.Channels))
 	if !snapshot.Restarted {
 		for _, c := range snapshot.Channels {
@@ -40,17 +40,20 @@ func (n *node) resync(snapshot esl.Snapshot) {
 			s.box.put(message{up: &nodeUp{restarted: snapshot.Restarted, present: present[s.channel]}})
 		}
 	}
-	if !n.m.goWork(func() { n.adopt(snapshot, present) }) {
+	if !n.m.goWork(func() { n.adopt(snapshot, present, up) }) {
 		n.log.Debug("node connected while stopping")
 	}
 }
 
 // adopt deals with the channels and calls that have no session, waiting for a database that is away. When the connection is lost
 // meanwhile, its return begins anew.
-func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool) {
+func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool, up int) {
 	for delay := storeRetry; n.connected(); delay = min(2*delay, storeRetryMax) {
 		ctx, cancel := context.WithTimeout(n.m.ctx, time.Minute)
 		err := n.tryAdopt(ctx, snapshot, present)
+		if !storeAway(err) {
+			err = errors.Join(err, n.admitArrivals(ctx, up))
+		}
 		cancel()
 		if err == nil || !storeAway(err) || n.m.ctx.Err() != nil {
 			if err != nil {
