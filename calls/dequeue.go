@@ -130,7 +130,10 @@ func (s *session) nextCaller(t *taking, limit *deadline) (found bool, err error)
 				continue // it has ended, or is an earlier controller's to be ended, and takes its entry along
 			}
 			t.take(&bond{entryID: entry.ID, caller: caller, taker: s, callerCall: entry.CallID, takerCall: s.call.ID})
-			t.bond.tellCaller(bondOffer)
+			if !t.bond.tellCaller(bondOffer) {
+				t.bond = nil
+				continue
+			}
 			s.flow.idle = 0
 			return true, nil
 		}

@@ -148,12 +148,14 @@ func (b *mailbox) takesLists() bool {
 	return !b.closed
 }
 
-// discard forgets what nobody will take.
-func (b *mailbox) discard() {
+// discard gives back what nobody will take.
+func (b *mailbox) discard() []message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.total.Add(-int64(len(b.queue)))
+	left := b.queue
 	b.queue, b.dead = nil, true
+	return left
 }
 
 // leaving says that the call is another controller's.

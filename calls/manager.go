@@ -398,7 +398,7 @@ func (m *Manager) unnameCall(callID string) {
 
 // forget undoes register.
 func (m *Manager) forget(s *session) {
-	s.box.discard()
+	declineOffers(s.box.discard())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	close(s.gone)

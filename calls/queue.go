@@ -71,8 +71,9 @@ type bondMessage struct {
 	bridging bool
 }
 
-func (b *bond) tellCaller(step bondStep) {
-	b.caller.box.put(message{bond: &bondMessage{bond: b, step: step}})
+// tellCaller reports false when the caller has ended: an offer is declined then.
+func (b *bond) tellCaller(step bondStep) bool {
+	return b.caller.box.put(message{bond: &bondMessage{bond: b, step: step}})
 }
 
 func (b *bond) tellTaker(step bondStep) {
@@ -90,6 +91,15 @@ func (s *session) handleBond(m *bondMessage) {
 		s.ticket.hear(m)
 	case m.bond.taker == s && s.taking != nil && s.taking.bond == m.bond:
 		s.taking.hear(m)
+	}
+}
+
+// declineOffers tells the takers of a session that has ended what it will not any more.
+func declineOffers(unread []message) {
+	for _, m := range unread {
+		if m.bond != nil && m.bond.step == bondOffer {
+			m.bond.bond.tellTaker(bondOver)
+		}
 	}
 }
 

@@ -339,3 +339,24 @@ func TestBoardWakesOneTakerForEachCaller(t *testing.T) {
 	b.wake(key)
 	require.Empty(t, b.lines, "nobody waits")
 }
+
+// A taker whose offer reaches a caller that is ending, or has ended, is told so.
+func TestOfferToACallerThatEnds(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	n, _, err := s.manager.pick(t.Context())
+	require.NoError(t, err)
+	caller, taker := newSession(n, "caller"), newSession(n, "taker")
+	require.NoError(t, s.manager.register(caller))
+	unread := &bond{caller: caller, taker: taker}
+	require.True(t, unread.tellCaller(bondOffer))
+	require.True(t, unread.tellCaller(bondMade), "only an offer is answered")
+	s.manager.forget(caller)
+	m, _, ok := taker.box.take()
+	require.True(t, ok)
+	require.Equal(t, &bondMessage{bond: unread, step: bondOver}, m.bond)
+	require.True(t, taker.box.empty())
+	late := &bond{caller: caller, taker: taker}
+	require.False(t, late.tellCaller(bondOffer))
+	require.True(t, taker.box.empty())
+}
