@@ -265,6 +265,9 @@ func conclude(direction string, answered bool, f hangupFacts, asked *intent) end
 		}
 	case direction == DirectionInbound && (f.cause == causeCancel || f.disposition == "recv_cancel"):
 		e.status, e.reason, e.source = StatusCanceled, ReasonCallerHangup, SourceCaller
+	case direction == DirectionInbound && f.cause == causeTempFailure:
+		// Nobody but us refuses with it: the database did not say that it had the call, or the controller has died since.
+		e.status, e.reason, e.source = StatusFailed, ReasonInternalError, SourcePlatform
 	case direction == DirectionInbound:
 		v := unansweredVerdict(f.cause, 0)
 		e.status, e.reason, e.source = v.status, v.reason, SourcePlatform

@@ -119,3 +119,10 @@ func TestDialStatusForEveryEnding(t *testing.T) {
 		require.True(t, slices.Contains([]string{"busy", "no_answer", "failed", "canceled"}, dialStatuses[s]), s)
 	}
 }
+
+// A call that was refused while it was not known that it had been stored is told of as what it is.
+func TestInboundCallThatWasRefusedUnknown(t *testing.T) {
+	t.Parallel()
+	got := conclude(DirectionInbound, false, hangupFacts{cause: causeTempFailure, disposition: "send_refuse"}, nil)
+	require.Equal(t, ending{status: StatusFailed, reason: ReasonInternalError, source: SourcePlatform, cause: causeTempFailure, q850: 41}, got)
+}

@@ -256,6 +256,8 @@ func (w *chaosWorld) checkReasons(p *problems, calls map[string]*callRow) {
 		case r.reason == "node_lost" && w.switchDiedIn(r):
 		case r.reason == "node_lost" && r.direction == "outbound" && !r.told("call.ringing") && r.answered == nil && r.cost == 0:
 			w.undialled++
+		case r.reason == "internal_error" && r.direction == "inbound" && r.answered == nil && w.databaseAnswersNot(r):
+			// It was refused, for it was not known that it had been stored.
 		case r.ended == nil:
 		default:
 			p.add("a call was dropped by us", "%s (%s, channel %s) ended %s as %s %s %s after %s", r.id, r.direction, r.channel, r.ended.Format("15:04:05.000"), r.status, r.reason, r.source,
@@ -265,6 +267,13 @@ func (w *chaosWorld) checkReasons(p *problems, calls map[string]*callRow) {
 	if w.undialled > 3+ordered/100 {
 		p.add("too many calls were not dialled", "%d of %d", w.undialled, ordered)
 	}
+}
+
+// databaseAnswersNot tells whether the database was killed, or whoever asked it was paused, in the moment in which a call was stored.
+func (w *chaosWorld) databaseAnswersNot(r *callRow) bool {
+	return slices.ContainsFunc(w.havoc, func(wreck wreck) bool {
+		return (wreck.kind == "database" || wreck.kind == "pause") && wreck.at.Before(r.created.Add(5*time.Second)) && wreck.mended.After(r.created.Add(-time.Second))
+	})
 }
 
 // switchDiedIn tells whether the switch was killed while a call lived, or so shortly before we knew of the call that it was there already.
