@@ -244,7 +244,8 @@ var natural = []string{"completed", "caller_hangup", "callee_hangup", "busy", "a
 
 // checkReasons: a call ends for its own reasons; only those that the switch took with it may be lost, and those whose command to dial was on its way
 // when the link or its controller died: nobody can know what came of it, and such a call is not dialled twice (docs/guarantees.md). They are
-// few, and nobody pays for them.
+// few, and nobody pays for them. So are new calls that were refused, as new calls may be while the database is away or slow, and had been stored
+// all the same.
 func (w *chaosWorld) checkReasons(p *problems, calls map[string]*callRow) {
 	ordered := 0
 	for _, r := range calls {
@@ -256,8 +257,8 @@ func (w *chaosWorld) checkReasons(p *problems, calls map[string]*callRow) {
 		case r.reason == "node_lost" && w.switchDiedIn(r):
 		case r.reason == "node_lost" && r.direction == "outbound" && !r.told("call.ringing") && r.answered == nil && r.cost == 0:
 			w.undialled++
-		case r.reason == "internal_error" && r.direction == "inbound" && r.answered == nil && w.databaseAnswersNot(r):
-			// It was refused, for it was not known that it had been stored.
+		case r.reason == "internal_error" && r.direction == "inbound" && r.answered == nil && r.cost == 0:
+			w.unknown++
 		case r.ended == nil:
 		default:
 			p.add("a call was dropped by us", "%s (%s, channel %s) ended %s as %s %s %s after %s", r.id, r.direction, r.channel, r.ended.Format("15:04:05.000"), r.status, r.reason, r.source,
@@ -267,13 +268,9 @@ func (w *chaosWorld) checkReasons(p *problems, calls map[string]*callRow) {
 	if w.undialled > 3+ordered/100 {
 		p.add("too many calls were not dialled", "%d of %d", w.undialled, ordered)
 	}
-}
-
-// databaseAnswersNot tells whether the database was killed, or whoever asked it was paused, in the moment in which a call was stored.
-func (w *chaosWorld) databaseAnswersNot(r *callRow) bool {
-	return slices.ContainsFunc(w.havoc, func(wreck wreck) bool {
-		return (wreck.kind == "database" || wreck.kind == "pause") && wreck.at.Before(r.created.Add(5*time.Second)) && wreck.mended.After(r.created.Add(-time.Second))
-	})
+	if w.unknown > 3+len(calls)/1000 {
+		p.add("too many new calls were refused although they were stored", "%d of %d", w.unknown, len(calls))
+	}
 }
 
 // switchDiedIn tells whether the switch was killed while a call lived, or so shortly before we knew of the call that it was there already.

@@ -185,7 +185,8 @@ func (w *chaosWorld) report(t *testing.T, took time.Duration) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "seed %d, %s with %d calls at a time\n", w.plan.seed, took.Round(time.Second), w.plan.calls)
 	fmt.Fprintf(&out, "%s\n", w.counts())
-	fmt.Fprintf(&out, "%d calls: %s; %d of them never dialled, for their command was lost\n", len(calls), outcomes(calls), w.undialled)
+	fmt.Fprintf(&out, "%d calls: %s; %d of them never dialled, for their command was lost, %d refused although they were stored\n",
+		len(calls), outcomes(calls), w.undialled, w.unknown)
 	fmt.Fprintf(&out, "%d webhooks taken, %d came again, %d requests refused on purpose; %d commands accepted, %d calls ordered, %d callers\n", events, w.sink.repeated, w.sink.refused,
 		len(w.load.commands), len(w.load.outbound), len(w.load.inbound))
 	fmt.Fprintf(&out, "the controller that steers was taken away %d times; the next had taken the node after p50 %s, p99 %s; the next command of a call that needed one came after p50 %s, p99 %s (%d calls)\n",

@@ -55,6 +55,8 @@ type chaosWorld struct {
 	havoc []wreck  // what was done
 	// undialled counts the calls whose command to dial was lost with its link or its controller.
 	undialled int
+	// unknown counts the new calls that were refused for the database did not say that it had stored them.
+	unknown int
 	// generations are the moments at which the switch was killed.
 	generations []time.Time
 	targets     map[string]*sync.Mutex
