@@ -223,7 +223,6 @@ func failsOver(reason string) bool {
 func (d *dialing) round(legs []*leg) error {
 	s := d.s
 	group := d.group
-	group.Limit = d.limit
 	var longest time.Duration
 	for _, l := range legs {
 		group.Targets = append(group.Targets, d.address(l))

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"tandem/esl"
 )
 
 // callRow is a call as the database has it in the end.
@@ -337,10 +335,10 @@ func (w *chaosWorld) checkFlows(p *problems, calls map[string]*callRow) {
 	}
 }
 
-// checkLeg: a party that was dialled is let go when its time is over, by the switch where nobody steers the call.
+// checkLeg: a party that was dialled is let go when its time is over.
 func (w *chaosWorld) checkLeg(p *problems, call string, leg object) {
 	seconds, _ := leg["seconds"].(float64)
-	if most := dialSeconds(w.plan.pace) + esl.LimitGrace.Seconds() + 3; seconds > most {
+	if most := dialSeconds(w.plan.pace) + w.longestOutage().Seconds() + 10; seconds > most {
 		p.add("a party that was dialled stayed beyond its time", "%s: %s for %.1f s, at most %.1f", call, leg.text("leg_id"), seconds, most)
 	}
 }
