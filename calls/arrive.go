@@ -8,7 +8,8 @@ import (
 	"tandem/models"
 )
 
-// arrivalsLimit is how many channels may park while the calls of a node are looked for. What parks beyond stays parked, for the watchdog.
+// arrivalsLimit is how many channels may park while the calls of a node are looked for. What parks beyond stays parked until the node is connected
+// again, or the caller gives up.
 const arrivalsLimit = 4096
 
 // arrive starts the session of an inbound leg that has just parked. While the calls that an earlier controller has left on the switch are

@@ -20,17 +20,11 @@ type Group struct {
 	// Hold keeps whoever answers in silence before it is joined, for so long or until [Node.Break] ends it; 1 s to 5 min, 0 joins at
 	// once. It excludes Confirm and Announce.
 	Hold time.Duration
-	// Limit makes the switch itself end a party that is still there so long after it was joined, whoever drives the call by then; up to
-	// [LimitGrace] late. At least 1 s; 0 sets none. Whoever drives the call ends it on the second with [Node.SchedHangup].
-	Limit time.Duration
 	// IgnoreEarlyMedia keeps what the parties send before their answer from the caller.
 	IgnoreEarlyMedia bool
 	// Variables are set on every leg.
 	Variables []Var
 }
-
-// LimitGrace is how much longer than its limit a party may stay when nobody drives its call.
-const LimitGrace = 5 * time.Second
 
 // Confirm asks the party that answers to press a key before it is joined (switch_ivr_originate.c, collect_thread_run). The
 // prompt is repeated until the key is pressed or the time is over, when the leg ends with ALLOTTED_TIMEOUT.
@@ -115,14 +109,14 @@ func (t *Target) leg() (string, error) {
 // variables are those of all legs. The time of the whole is a little longer than that of any leg, so that each ends by its own.
 func (g *Group) variables(longest time.Duration) (variables, error) {
 	var vars variables
-	asking := time.Duration(0) // between the answer and the joining
+	whole := longest + 5*time.Second
 	if g.Confirm != nil {
 		confirm, err := g.Confirm.variables()
 		if err != nil {
 			return nil, err
 		}
 		vars = append(vars, confirm...)
-		asking = g.Confirm.Timeout
+		whole += g.Confirm.Timeout
 	}
 	if g.Announce != nil {
 		if g.Confirm != nil {
@@ -133,7 +127,7 @@ func (g *Group) variables(longest time.Duration) (variables, error) {
 			return nil, err
 		}
 		vars = append(vars, announce...)
-		asking = g.Announce.Limit
+		whole += g.Announce.Limit
 	}
 	if g.Hold != 0 {
 		if g.Confirm != nil || g.Announce != nil {
@@ -144,24 +138,14 @@ func (g *Group) variables(longest time.Duration) (variables, error) {
 			return nil, err
 		}
 		vars = append(vars, hold...)
-		asking = g.Hold + holdSlack
+		whole += g.Hold + holdSlack
 	}
 	if longest > 0 {
-		seconds, err := wholeSeconds("timeout", longest+asking+5*time.Second, time.Second, 2*time.Hour)
+		seconds, err := wholeSeconds("timeout", whole, time.Second, 2*time.Hour)
 		if err != nil {
 			return nil, err
 		}
 		vars = append(vars, Var{"originate_timeout", seconds})
-	}
-	if g.Limit != 0 {
-		if g.Limit < time.Second {
-			return nil, refuse("limit", "must be 1 s or more")
-		}
-		hangup, err := SchedHangupApp(g.Limit+asking+LimitGrace, "ALLOTTED_TIMEOUT")
-		if err != nil {
-			return nil, err
-		}
-		vars = append(vars, Var{"execute_on_answer", hangup.name + " " + hangup.args})
 	}
 	if g.IgnoreEarlyMedia {
 		vars = append(vars, Var{"ignore_early_media", "true"})

@@ -72,25 +72,6 @@ func TestHoldAndTone(t *testing.T) {
 	require.Contains(t, dial.String(), `group_confirm_file=tone_stream://%(200\,100\,640)`)
 }
 
-// The limit that the switch keeps lies behind the one that whoever drives the call keeps, whatever is asked before the joining.
-func TestPartyHasALimitInTheSwitch(t *testing.T) {
-	t.Parallel()
-	target := []Target{{Gateway: "gw1", Number: "123"}}
-	for want, group := range map[string]Group{
-		"65":  {Limit: time.Minute},
-		"75":  {Limit: time.Minute, Confirm: &Confirm{Key: "#", Timeout: 10 * time.Second}},
-		"71":  {Limit: time.Minute, Hold: time.Second},
-		"245": {Limit: 4 * time.Minute},
-	} {
-		group.Targets = target
-		dial, err := NewDialGroup(group)
-		require.NoError(t, err)
-		require.Contains(t, dial.String(), `execute_on_answer=sched_hangup\\s+`+want+`\\sALLOTTED_TIMEOUT`)
-	}
-	_, err := NewDialGroup(Group{Targets: target, Limit: time.Millisecond})
-	require.ErrorIs(t, err, ErrRefusedInput)
-}
-
 func TestDialGroupRefuses(t *testing.T) {
 	t.Parallel()
 	target := Target{Gateway: "gw1", Number: "123", Timeout: time.Second}

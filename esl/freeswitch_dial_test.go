@@ -1,7 +1,6 @@
 package esl
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,34 +99,6 @@ func TestFreeSWITCHWhoeverAnswersIsAskedForAKey(t *testing.T) {
 		e, err := l.heard.await(deadline(t, 10*time.Second), func(e *Event) bool { return e.Name() == "DTMF" && e.ChannelID() == leg })
 		require.NoError(t, err)
 		require.Equal(t, number[len(number)-1:], e.Get("DTMF-Digit"))
-	}
-}
-
-// Nobody ends the connection here: the limit is the switch's own.
-func TestFreeSWITCHEndsAPartyThatNobodyDrives(t *testing.T) {
-	t.Parallel()
-	l := startLive(t, lab.Options{})
-	for _, hold := range []time.Duration{0, time.Second} {
-		channel, leg := l.call("+15550000010"), uuid.NewString()
-		dial, err := NewDialGroup(Group{
-			Targets: []Target{{SIPURI: "sip:+15550000711@" + l.carrier.SIPAddr, ChannelID: leg, Timeout: 10 * time.Second}}, Limit: 2 * time.Second, Hold: hold,
-		})
-		require.NoError(t, err)
-		require.NoError(t, l.Execute(t.Context(), channel, NewEventUUID(), Bridge(dial)))
-		l.event("CHANNEL_BRIDGE", channel)
-		e := l.event("CHANNEL_HANGUP_COMPLETE", leg)
-		require.Equal(t, "ALLOTTED_TIMEOUT", e.Get("Hangup-Cause"))
-		most := 2*time.Second + LimitGrace
-		if hold > 0 {
-			most += hold + holdSlack
-		}
-		answered, err := strconv.ParseInt(e.Get("Caller-Channel-Answered-Time"), 10, 64)
-		require.NoError(t, err)
-		talked := e.Time().Sub(time.UnixMicro(answered))
-		require.InDelta(t, most.Seconds(), talked.Seconds(), 1.5)
-		exists, err := l.Exists(t.Context(), channel)
-		require.NoError(t, err)
-		require.True(t, exists)
 	}
 }
 

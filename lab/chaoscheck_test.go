@@ -296,9 +296,7 @@ func (w *chaosWorld) checkFlows(p *problems, calls map[string]*callRow) {
 				steps = append(steps, step)
 				step = "notify " + step
 			case "leg.ended":
-				if r.reason != "node_lost" {
-					w.checkLeg(p, id, event.Data)
-				}
+				w.checkLeg(p, id, event.Data)
 				continue
 			case "call.action_completed":
 				step = event.Data.text("id")
