@@ -60,6 +60,15 @@ func (n *node) admitArrivals(ctx context.Context, up int) error {
 	}
 }
 
+// stopLooking gives up looking for the calls of the node: what parks from now on is let in at once.
+func (n *node) stopLooking(up int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ups == up {
+		n.looking, n.arrivals = false, nil
+	}
+}
+
 // admitArrival lets one channel in; call is the one that it is of, nil for none.
 func (n *node) admitArrival(ctx context.Context, ev *esl.Event, call *models.Call) {
 	channel := ev.ChannelID()

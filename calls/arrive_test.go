@@ -44,7 +44,6 @@ func TestParksWhileCallsAreLookedFor(t *testing.T) {
 			s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
 			speaks, again := 2, command{}
 			if overloaded {
-				require.Equal(t, fresh, s.sw.await("kill").channel)
 				speaks = 1
 			}
 			for range speaks {
@@ -56,6 +55,12 @@ func TestParksWhileCallsAreLookedFor(t *testing.T) {
 				}
 				require.Equal(t, channel, said.channel)
 				again = said
+			}
+			if overloaded { // before or after the other went on
+				require.Eventually(t, func() bool {
+					alive, err := s.sw.Exists(t.Context(), fresh)
+					return err == nil && !alive
+				}, 10*time.Second, time.Millisecond)
 			}
 			s.sw.complete(again)
 			call := s.end()
@@ -100,4 +105,12 @@ func TestArrivalsBelongToOneConnection(t *testing.T) {
 	require.Len(t, waiting(ups, true), arrivalsLimit, "an earlier connection lets nobody in")
 	require.NoError(t, n.admitArrivals(t.Context(), ups))
 	require.Empty(t, waiting(ups, false))
+
+	n.mu.Lock()
+	n.looking, n.arrivals = true, []*esl.Event{park("late")}
+	n.mu.Unlock()
+	n.stopLooking(ups - 1)
+	require.Equal(t, []string{"late"}, waiting(ups, true))
+	n.stopLooking(ups)
+	require.Empty(t, waiting(ups, false), "who comes after a failure is let in")
 }

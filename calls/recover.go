@@ -58,6 +58,7 @@ func (n *node) adopt(snapshot esl.Snapshot, present map[string]bool, up int) {
 		if err == nil || !storeAway(err) || n.m.ctx.Err() != nil {
 			if err != nil {
 				n.log.Error("live calls of the node not taken over", "error", err)
+				n.stopLooking(up)
 			}
 			return
 		}
