@@ -243,7 +243,7 @@ func (s *session) commandBridge(t *taking) (bool, error) {
 		case errors.As(err, &refused):
 			s.log.Info("calls not connected", "error", err)
 			return false, nil
-		case !errors.Is(err, esl.ErrDown):
+		case !unsent(err):
 			return false, fmt.Errorf("connect the calls: %w", err)
 		}
 		if err := s.awaitUp(); err != nil {

@@ -140,13 +140,18 @@ func (s *session) catchUpLegs() error {
 }
 
 func (s *session) catchUpLeg(l *leg) error {
-	ctx, cancel := s.command()
-	channel, err := s.node.sw.Dump(ctx, l.row.ChannelID)
-	cancel()
-	if errors.Is(err, esl.ErrNoSuchChannel) || errors.Is(err, esl.ErrDown) {
-		return nil
+	var channel *esl.Event
+	err := s.order("read the leg's channel", func(ctx context.Context) (err error) {
+		if channel, err = s.node.sw.Dump(ctx, l.row.ChannelID); errors.Is(err, esl.ErrNoSuchChannel) {
+			channel, err = nil, nil
+		}
+		return err
+	})
+	if err != nil || channel == nil || l.facts != nil {
+		return err
 	}
-	if err != nil {
+	// Whoever noted that it was joined may have died before the switch knew of the limit.
+	if err := s.limitLeg(l); err != nil {
 		return err
 	}
 	if l.row.Status == models.LegDialing && channel.Get("Answer-State") == "ringing" {

@@ -41,9 +41,9 @@ func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Con
 		switch {
 		case errors.Is(err, esl.ErrNoSuchChannel):
 			return nil, s.awaitHangup()
-		case errors.Is(err, esl.ErrNoReply) && errors.Is(err, esl.ErrDown):
-			// The connection ended: the switch may have the command. When the node is back, the channel says so, and a marker
-			// queued behind it tells when it is over.
+		case errors.Is(err, esl.ErrNoReply):
+			// The switch may have the command. When the node is back, or answers again, the channel says so, and a marker queued behind
+			// it tells when it is over.
 			sent, err := s.findOut(id, app)
 			if err != nil {
 				return nil, err
@@ -51,7 +51,7 @@ func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Con
 			if !sent {
 				continue
 			}
-		case errors.Is(err, esl.ErrDown):
+		case unsent(err):
 			if err := s.awaitUp(); err != nil {
 				return nil, err
 			}

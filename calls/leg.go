@@ -39,6 +39,7 @@ type leg struct {
 	bridged  time.Time // when the switch joined it with the call, perhaps before it answered
 	joinedAt time.Time // the later of the two, once there are both
 	screen   *screening
+	limited  bool         // the switch has its limit from this controller
 	machine  bool         // a machine has answered, and is thrown out for it
 	facts    *hangupFacts // how its channel ended, nil while it lives
 }
@@ -178,7 +179,9 @@ func (s *session) joinLeg(l *leg) error {
 		return err
 	}
 	l.row = row
-	s.startLeg(l)
+	if err := s.startLeg(l); err != nil {
+		return err
+	}
 	if s.onJoin == nil {
 		return nil
 	}
@@ -200,28 +203,49 @@ func later(a, b time.Time) time.Time {
 }
 
 // startLeg limits the connection and sends the digits that the other party waits for.
-func (s *session) startLeg(l *leg) {
-	ctx, cancel := s.command()
-	defer cancel()
-	channel := l.row.ChannelID
-	if l.limit > 0 {
-		// The word that it was joined may have come late; the switch's clock may be ahead of ours.
-		late := max(s.m.cfg.Now().Sub(l.joinedAt).Truncate(time.Second), 0)
-		left := max(l.limit-late, time.Second)
-		if err := s.node.sw.SchedHangup(ctx, channel, left, causeTimeLimit); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
-			s.log.Warn("dialed leg not limited", "leg_id", l.row.ID, "error", err)
-		}
-	}
-	if l.target.SendDigits == "" {
-		return
+func (s *session) startLeg(l *leg) error {
+	if err := s.limitLeg(l); err != nil || l.target.SendDigits == "" {
+		return err
 	}
 	app, err := esl.SendDTMF(l.target.SendDigits, 0)
-	if err == nil {
-		err = s.node.sw.Execute(ctx, channel, esl.NewEventUUID(), app)
-	}
-	if err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
+	if err != nil {
 		s.log.Warn("digits not sent to the dialed leg", "leg_id", l.row.ID, "error", err)
+		return nil
 	}
+	return s.order("send the digits", func(ctx context.Context) error {
+		err := s.node.sw.Execute(ctx, l.row.ChannelID, esl.NewEventUUID(), app)
+		if err == nil || unsent(err) {
+			return err
+		}
+		// Digits that may have been sent are not sent twice.
+		return s.aside(l, "digits not sent to the dialed leg", err)
+	})
+}
+
+// limitLeg has the switch end the connection when its time is over, whoever steers it then.
+func (s *session) limitLeg(l *leg) error {
+	if l.limit <= 0 || l.limited || l.joinedAt.IsZero() {
+		return nil
+	}
+	err := s.order("limit the connection", func(ctx context.Context) error {
+		// The word that it was joined may have come late; the switch's clock may be ahead of ours.
+		late := max(s.m.cfg.Now().Sub(l.joinedAt).Truncate(time.Second), 0)
+		err := s.node.sw.SchedHangup(ctx, l.row.ChannelID, max(l.limit-late, time.Second), causeTimeLimit)
+		if err == nil || unsent(err) || errors.Is(err, esl.ErrNoReply) {
+			return err
+		}
+		return s.aside(l, "dialed leg not limited", err)
+	})
+	l.limited = err == nil
+	return err
+}
+
+// aside notes what the switch refused to do with a leg, which is no failure of the call. The leg may be gone: its end is on the way.
+func (s *session) aside(l *leg, what string, err error) error {
+	if !errors.Is(err, esl.ErrNoSuchChannel) {
+		s.log.Warn(what, "leg_id", l.row.ID, "error", err)
+	}
+	return nil
 }
 
 // endLeg stores how a party's channel ended.

@@ -227,7 +227,7 @@ func (s *session) dialOut() error {
 	job, err := s.originate(limit)
 	if err != nil {
 		switch {
-		case errors.Is(err, errAbandoned), errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply) && s.box.leaving():
+		case errors.Is(err, errAbandoned), unsent(err) && s.box.leaving():
 			return s.passOn() // the connection was ended because the node is another controller's
 		case s.dial != nil:
 			if err := s.claimEnd(); err != nil {
@@ -237,28 +237,25 @@ func (s *session) dialOut() error {
 		switch {
 		case errors.Is(err, errEnded), errors.Is(err, errEnding):
 			return s.neverDialed(err)
-		case errors.Is(err, esl.ErrDown) && errors.Is(err, esl.ErrNoReply):
+		case errors.Is(err, esl.ErrNoReply):
 			return s.dialedOrNot()
 		}
 		s.log.Warn("originate failed", "error", err)
 		why := intent{reason: ReasonInternalError, source: SourcePlatform, status: StatusFailed, cause: causeTempFailure, sip: http.StatusServiceUnavailable}
-		if errors.Is(err, esl.ErrDown) {
+		if unsent(err) {
 			why.reason = ReasonNodeLost
 		}
 		s.ask(why)
-		if !errors.Is(err, esl.ErrNoReply) {
-			// The switch never took the command: there is no channel to end.
-			s.ended, s.lost = true, true
-			return errEnded
-		}
-		return errEnding
+		// The switch never took the command: there is no channel to end.
+		s.ended, s.lost = true, true
+		return errEnded
 	}
 	s.job = job
 	s.watchJob(job)
 	return s.awaitAnswered()
 }
 
-// dialedOrNot goes on after the connection ended with the command to dial on the way: only the switch knows whether it has it.
+// dialedOrNot goes on where the command to dial was sent and its reply did not come: only the switch knows whether it has it.
 func (s *session) dialedOrNot() error {
 	s.jobDone = true
 	if err := s.awaitUp(); err != nil {
@@ -291,7 +288,7 @@ func (s *session) awaitAnswered() error {
 	}
 }
 
-// originate tells the switch to dial. A command that was surely not sent, because the node was away, is sent when it is back, as long as
+// originate tells the switch to dial. A command that was surely not sent, because the node was away or busy, is sent when it is back, as long as
 // the call may ring: by us, or by the next controller if we die before. An error of the session is one of the time before that.
 func (s *session) originate(limit esl.App) (*esl.Job, error) {
 	patience := s.deadline(time.Duration(s.call.TimeoutSeconds) * time.Second)
@@ -309,7 +306,6 @@ func (s *session) originate(limit esl.App) (*esl.Job, error) {
 			Begin: s.claimDial,
 		})
 		cancel()
-		unsent := errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply)
 		switch {
 		case err == nil:
 			return job, nil
@@ -317,7 +313,7 @@ func (s *session) originate(limit esl.App) (*esl.Job, error) {
 			return nil, errAbandoned // another controller dials it
 		case patience.over() || s.box.leaving():
 			return nil, err
-		case unsent:
+		case unsent(err):
 			if err := s.shelve(); err != nil {
 				s.log.Warn("call that waits for its node is not stored as such", "error", err)
 			}

@@ -359,8 +359,14 @@ func (s *session) command() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.m.ctx, s.m.cfg.CommandTimeout)
 }
 
+// unsent tells whether a command surely never reached the switch: the node was away, or busy with those before it for too long.
+func unsent(err error) bool {
+	return errors.Is(err, esl.ErrBusy) || errors.Is(err, esl.ErrDown) && !errors.Is(err, esl.ErrNoReply)
+}
+
 // order sends one command that is not one of the list's applications. That the channel is gone is no failure: its hangup is on the
-// way. One whose reply was lost with the connection is sent again when the node is back: what is ordered may be done twice.
+// way. One that was not sent, or whose reply was lost or is late, is sent again when the node is there: what is ordered may be done
+// twice.
 func (s *session) order(what string, send func(ctx context.Context) error) error {
 	for {
 		ctx, cancel := s.command()
@@ -371,7 +377,7 @@ func (s *session) order(what string, send func(ctx context.Context) error) error
 			return nil
 		case errors.Is(err, esl.ErrNoSuchChannel):
 			return s.awaitHangup()
-		case errors.Is(err, esl.ErrDown):
+		case unsent(err), errors.Is(err, esl.ErrNoReply):
 			if err := s.awaitUp(); err != nil {
 				return err
 			}

@@ -67,7 +67,7 @@ func (c *commandConn) send(ctx context.Context, m message) (frame, error) {
 	select {
 	case c.window <- struct{}{}:
 	case <-ctx.Done():
-		return frame{}, fmt.Errorf("esl: %s: waiting to send: %w", m.label, context.Cause(ctx))
+		return frame{}, fmt.Errorf("esl: %s: waiting to send: %w: %w", m.label, ErrBusy, context.Cause(ctx))
 	}
 	if m.begin != nil {
 		if err := m.begin(ctx); err != nil {

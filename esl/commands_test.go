@@ -16,6 +16,42 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A command that waits for its turn for longer than its caller does was not sent, and says so.
+func TestCommandBehindASlowOneWasNotSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, h := newFakeSwitch(), newRecorder()
+		var heard []string
+		f.intercept = func(c *fakeConn, m clientMessage) bool {
+			if m.line != "api slow" && m.line != "api behind it" {
+				return false
+			}
+			heard = append(heard, m.line)
+			pass(1500 * time.Millisecond)
+			c.api("reply to " + m.line)
+			return true
+		}
+		n := startNode(t, f, h, func(cfg *Config) { cfg.Window = 1 })
+		<-h.up
+		var slow sync.WaitGroup
+		slow.Go(func() {
+			_, err := n.API(t.Context(), "slow")
+			require.NoError(t, err)
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := n.API(ctx, "behind it")
+		require.ErrorIs(t, err, ErrBusy)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, ErrNoReply)
+		slow.Wait()
+		require.Equal(t, []string{"api slow"}, heard)
+		_, err = n.API(t.Context(), "behind it")
+		require.NoError(t, err, "its place is free again")
+	})
+}
+
 func TestTimedOutCommandDoesNotShiftLaterReplies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,101 @@
+package calls
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/esl"
+	"tandem/models"
+	"tandem/models/modelstest"
+)
+
+// A command that the switch was too busy for is sent again, and one whose reply is late is found out about: neither ends a call.
+func TestBusySwitchEndsNoCall(t *testing.T) {
+	t.Parallel()
+	busy := fmt.Errorf("%w: the deadline is over", esl.ErrBusy)
+	late := fmt.Errorf("%w: the deadline is over", esl.ErrNoReply)
+	for name, c := range map[string]struct {
+		verb string
+		err  error
+		sent int // how often
+	}{
+		"dial, not sent":           {"originate", busy, 3},
+		"dial, late":               {"originate", late, 1},
+		"variable, not sent":       {"setvar", busy, -1},
+		"variable, late":           {"setvar", late, -1},
+		"application, not sent":    {"execute speak", busy, 3},
+		"application, not carried": {"execute speak", late, 3},
+		"party's limit, not sent":  {"sched_hangup", busy, 3},
+		"party's limit, late":      {"sched_hangup", late, 3},
+		"party's digits, not sent": {"execute send_dtmf", busy, 3},
+		"party's digits, late":     {"execute send_dtmf", late, 1},
+	} {
+		modelstest.Run(t, name, func(t *testing.T, store *models.Store) {
+			s := newScene(t, store)
+			s.answers("/answer", reply(`[{"action":"say","text":"Hello"},{"action":"dial","to":{"number":"+15550000200","send_digits":"1w2"},"max_seconds":90}]`))
+			party, ends := strings.HasPrefix(name, "party"), ReasonCompleted
+			s.sw.dials(map[string]dialedParty{"0200": {answers: true, joined: true, lives: party}})
+			failures := 2
+			if c.sent == 1 {
+				failures = 1
+			}
+			s.sw.script(c.verb, func(cmd command) error {
+				if failures--; failures == 0 {
+					s.sw.script(c.verb, nil)
+				}
+				if c.verb == "originate" && errors.Is(c.err, esl.ErrNoReply) { // the switch does it all the same
+					s.sw.mu.Lock()
+					s.sw.channels[cmd.channel] = &fakeChannel{direction: "outbound"}
+					s.sw.mu.Unlock()
+					s.sw.answer(cmd.channel)
+					s.sw.event("CHANNEL_PARK", cmd.channel)
+				}
+				return c.err
+			})
+			created := s.create()
+			if party {
+				for range c.sent {
+					s.sw.await(c.verb)
+				}
+				_, err := s.manager.Cancel(t.Context(), s.customer.ID, created.ID, nil)
+				require.NoError(t, err)
+				ends = ReasonAPIHangup
+			}
+			call := s.end()
+			require.Equal(t, []any{StatusCompleted, ends}, []any{call.Status, call.Reason}, "%q", s.sw.log())
+			if c.sent > 0 {
+				require.Len(t, only(s.sw.log(), c.verb), c.sent, "%q", s.sw.log())
+			}
+		})
+	}
+}
+
+// Whoever steered the call has noted that the party was joined and died before the switch knew how long it may stay: the next tells it.
+func TestPartysLimitOutlivesItsController(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := heldScene(t, store)
+		s.answers("/answer", reply(`[{"action":"dial","to":{"number":"+15550000200","send_digits":"1w2"},"max_seconds":90}]`))
+		s.sw.dials(map[string]dialedParty{"0200": {answers: true, joined: true, lives: true}})
+		s.sw.script("sched_hangup", func(command) error { return esl.ErrBusy })
+		s.create()
+		channel := s.sw.await("originate").channel
+		leg := s.sw.await("sched_hangup").channel
+		s.manager.die()
+		s.sw.script("sched_hangup", nil)
+		for len(s.sw.told) > 0 {
+			<-s.sw.told
+		}
+		s.nextController()
+		told := s.sw.await("sched_hangup")
+		require.Equal(t, leg, told.channel)
+		require.Regexp(t, `^1m(30|2\d)s ALLOTTED_TIMEOUT$`, told.args)
+		s.sw.hangup(leg, causeTimeLimit)
+		s.sw.hangup(channel, causeNormal)
+		s.end()
+	})
+}
