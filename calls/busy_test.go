@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -97,5 +98,37 @@ func TestPartysLimitOutlivesItsController(t *testing.T) {
 		s.sw.hangup(leg, causeTimeLimit)
 		s.sw.hangup(channel, causeNormal)
 		s.end()
+	})
+}
+
+// The database commits that a call is ours to dial and dies before it says so. Asked again, it is still ours; it was never dialled
+// else, and would be by nobody.
+func TestDiallingIsClaimedThoughTheWordWasLost(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := heldScene(t, store, deaf)
+		other := s.elsewhere(deaf)
+		ctx := t.Context()
+		created, err := other.Create(ctx, CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
+		require.NoError(t, err)
+		node := s.manager.nodes[s.node.ID]
+		claimer := func() *session {
+			command, call, err := s.manager.storedDial(ctx, created.ID)
+			require.NoError(t, err)
+			require.NotNil(t, command)
+			c := newSession(node, call.ChannelID)
+			c.setCall(call)
+			c.dial = command
+			return c
+		}
+		first, late := claimer(), claimer()
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		require.ErrorIs(t, first.claimDial(over), context.Canceled)
+		_, err = store.ClaimDial(ctx, first.dial, node.row.LeaseToken, false) // what the first try has done
+		require.NoError(t, err)
+		require.NoError(t, first.claimDial(ctx))
+		require.Nil(t, first.dial)
+		require.ErrorIs(t, late.claimDial(ctx), models.ErrStale, "who has not tried before is too late")
 	})
 }

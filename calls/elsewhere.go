@@ -187,7 +187,7 @@ func (m *Manager) waitsForDial(ctx context.Context, call *models.Call) (bool, er
 
 // dropDial ends a call that nobody has dialled for too long: its node was away.
 func (m *Manager) dropDial(ctx context.Context, n *node, command *models.Command) error {
-	call, err := m.cfg.Store.ClaimDial(ctx, command, n.row.LeaseToken)
+	call, err := m.cfg.Store.ClaimDial(ctx, command, n.row.LeaseToken, false)
 	if err != nil {
 		if errors.Is(err, models.ErrStale) {
 			return nil
@@ -236,11 +236,12 @@ func (s *session) claimDial(ctx context.Context) error {
 	if s.dial == nil {
 		return nil
 	}
-	call, err := s.m.cfg.Store.ClaimDial(ctx, s.dial, s.node.row.LeaseToken)
+	call, err := s.m.cfg.Store.ClaimDial(ctx, s.dial, s.node.row.LeaseToken, s.claiming)
 	if err != nil {
+		s.claiming = true // it may be committed all the same: the database died before it said so
 		return fmt.Errorf("claim the dialling: %w", err)
 	}
-	*s.call, s.dial = *call, nil
+	*s.call, s.dial, s.claiming = *call, nil, false
 	return nil
 }
 

@@ -119,19 +119,30 @@ func (s *Store) dropCommands(ctx context.Context, callID string) error {
 
 // ClaimDial takes the command to dial a call: the call is fenced with the token, and the command deleted, so that no call is
 // ever dialled twice. ErrStale where the call is not waiting to be dialled (any more), or the token is not that of the lease.
-func (s *Store) ClaimDial(ctx context.Context, command *Command, token int64) (*Call, error) {
+// again says that whoever asks has tried before and was told of a failure: the database may have committed all the same, so a
+// claim of the same token stands.
+func (s *Store) ClaimDial(ctx context.Context, command *Command, token int64, again bool) (*Call, error) {
 	var call *Call
 	err := s.InTx(ctx, func(tx *Store) error {
 		// The call before its node, see acquireNode.
-		fence := tx.write(ctx).Exec("UPDATE calls SET fence = ? WHERE id = ? AND status = '"+CallDialing+"'", token, command.CallID)
-		if fence.Error != nil {
-			return explain(fence.Error, "claim the dialling of call %q", command.CallID)
+		fence := "UPDATE calls SET fence = ? WHERE id = ? AND status = '" + CallDialing + "'"
+		ours := false
+		if again {
+			standing := tx.write(ctx).Exec(fence+" AND fence = ?", token, command.CallID, token)
+			if standing.Error != nil {
+				return explain(standing.Error, "claim the dialling of call %q", command.CallID)
+			}
+			ours = standing.RowsAffected > 0
 		}
-		gone := tx.write(ctx).Exec("DELETE FROM call_commands WHERE id = ? AND kind = '"+CommandDial+"'", command.ID)
+		waiting := tx.write(ctx).Exec(fence, token, command.CallID)
+		if waiting.Error != nil {
+			return explain(waiting.Error, "claim the dialling of call %q", command.CallID)
+		}
+		gone := tx.write(ctx).Exec("DELETE FROM call_commands WHERE call_id = ? AND kind = '"+CommandDial+"'", command.CallID)
 		if gone.Error != nil {
 			return explain(gone.Error, "claim the dialling of call %q", command.CallID)
 		}
-		if gone.RowsAffected == 0 || fence.RowsAffected == 0 {
+		if waiting.RowsAffected == 0 || gone.RowsAffected == 0 && !ours {
 			return fmt.Errorf("dial call %q: %w", command.CallID, ErrStale)
 		}
 		probe := &Call{NodeID: &command.NodeID, Fence: token}

@@ -112,13 +112,20 @@ func TestClaimDial(t *testing.T) {
 		require.NoError(t, s.CreateCall(ctx, call), "a controller without the lease places no fence")
 		dial, err := s.AddCommand(ctx, call.ID, models.CommandDial, json.RawMessage(`{}`))
 		require.NoError(t, err)
-		_, err = s.ClaimDial(ctx, dial, token+1)
+		_, err = s.ClaimDial(ctx, dial, token+1, false)
 		require.ErrorIs(t, err, models.ErrStale, "not the lease's token")
-		claimed, err := s.ClaimDial(ctx, dial, token)
+		_, err = s.AddCommand(ctx, call.ID, models.CommandDial, json.RawMessage(`{}`))
+		require.NoError(t, err, "stored twice, for the word that it was stored was lost")
+		claimed, err := s.ClaimDial(ctx, dial, token, false)
 		require.NoError(t, err)
 		require.Equal(t, []any{call.ID, token}, []any{claimed.ID, claimed.Fence})
-		_, err = s.ClaimDial(ctx, dial, token)
+		_, err = s.ClaimDial(ctx, dial, token, false)
 		require.ErrorIs(t, err, models.ErrStale, "nobody is dialled twice")
+		claimed, err = s.ClaimDial(ctx, dial, token, true)
+		require.NoError(t, err, "the word that it was claimed was lost")
+		require.Equal(t, []any{call.ID, token}, []any{claimed.ID, claimed.Fence})
+		_, err = s.ClaimDial(ctx, dial, token+1, true)
+		require.ErrorIs(t, err, models.ErrStale, "claimed by another")
 
 		ended := &models.Call{
 			CustomerID: placed.CustomerID, ApplicationID: placed.ApplicationID, NodeID: &node.ID, Direction: "outbound", Status: models.CallDialing,
@@ -129,7 +136,9 @@ func TestClaimDial(t *testing.T) {
 		require.NoError(t, err)
 		ended.Status = models.CallCanceled
 		require.NoError(t, s.TransitionCall(ctx, ended, []string{models.CallDialing}))
-		_, err = s.ClaimDial(ctx, dial, token)
-		require.ErrorIs(t, err, models.ErrStale)
+		for _, again := range []bool{false, true} {
+			_, err = s.ClaimDial(ctx, dial, token, again)
+			require.ErrorIs(t, err, models.ErrStale)
+		}
 	})
 }
