@@ -59,6 +59,7 @@ type Config struct {
 	QueueBytes     int64         // bytes of events that may wait in all; default 256 MiB
 	Window         int           // commands in flight; default 64
 	ChannelWindow  int           // applications in flight on a channel; default 8
+	DialWindow     int           // originates in flight: of so many nobody knows what came of them when the connection breaks; default 16
 	ConnectTimeout time.Duration // dial, greeting and authentication; default 5 s
 	CommandTimeout time.Duration // of a command whose context has no deadline; default 10 s
 	AbandonLimit   time.Duration // how long the oldest command may stay unanswered after its caller left; default 10 s
@@ -114,6 +115,7 @@ func (cfg *Config) setDefaults() error {
 	cfg.QueueBytes = cmp.Or(cfg.QueueBytes, 256<<20)
 	cfg.Window = cmp.Or(cfg.Window, 64)
 	cfg.ChannelWindow = cmp.Or(cfg.ChannelWindow, 8)
+	cfg.DialWindow = cmp.Or(cfg.DialWindow, 16)
 	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, 5*time.Second)
 	cfg.CommandTimeout = cmp.Or(cfg.CommandTimeout, 10*time.Second)
 	cfg.AbandonLimit = cmp.Or(cfg.AbandonLimit, 10*time.Second)
@@ -134,7 +136,7 @@ func (cfg *Config) setDefaults() error {
 		cfg.StopTimeout) < time.Millisecond {
 		return errors.New("esl: times must be at least a millisecond")
 	}
-	if min(cfg.Workers, cfg.QueueEvents, cfg.Window, cfg.ChannelWindow) < 1 || cfg.QueueBytes < 1 {
+	if min(cfg.Workers, cfg.QueueEvents, cfg.Window, cfg.ChannelWindow, cfg.DialWindow) < 1 || cfg.QueueBytes < 1 {
 		return errors.New("esl: limits must be positive")
 	}
 	return nil
@@ -144,6 +146,7 @@ func (cfg *Config) setDefaults() error {
 type Node struct {
 	cfg      Config
 	inflight *inflight
+	dials    chan struct{} // one token per originate that is not answered
 	jobs     *jobs
 
 	current atomic.Pointer[session] // the session that commands go to; nil while down
@@ -161,7 +164,10 @@ func NewNode(cfg Config) (*Node, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, inflight: newInflight(cfg.ChannelWindow), jobs: newJobs(), up: make(chan struct{}), done: make(chan struct{})}
+	n := &Node{
+		cfg: cfg, inflight: newInflight(cfg.ChannelWindow), dials: make(chan struct{}, cfg.DialWindow), jobs: newJobs(),
+		up: make(chan struct{}), done: make(chan struct{}),
+	}
 	n.core.Store(&n.cfg.CoreUUID)
 	return n, nil
 }

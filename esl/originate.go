@@ -51,6 +51,12 @@ func (n *Node) Originate(ctx context.Context, o Originate) (*Job, error) {
 	id := cmp.Or(o.JobUUID, uuid.NewString())
 	m := backgroundMessage("originate", args, id)
 	m.begin = o.Begin
+	select {
+	case n.dials <- struct{}{}:
+		defer func() { <-n.dials }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("esl: originate: waiting to send: %w: %w", ErrBusy, context.Cause(ctx))
+	}
 	return n.background(ctx, m, id, o.ChannelID, cmp.Or(o.Timeout, time.Minute)+jobGrace)
 }
 
