@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -131,4 +132,23 @@ func TestDiallingIsClaimedThoughTheWordWasLost(t *testing.T) {
 		require.Nil(t, first.dial)
 		require.ErrorIs(t, late.claimDial(ctx), models.ErrStale, "who has not tried before is too late")
 	})
+}
+
+// A call that the switch was not told of yet has no channel there. Nobody takes that for its end: not when the node connects, and not the
+// watchdog.
+func TestCallThatIsNotDialledYetIsNotMissed(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t), func(c *Config) { c.HangupGrace = 5 * time.Millisecond })
+	s.answers("/answer", reply(`[{"action":"dtmf","digits":"1"}]`))
+	s.sw.script("originate", func(command) error { return esl.ErrBusy })
+	created := s.create()
+	seen := new(suspicion)
+	for range 8 {
+		s.sw.await("originate")
+		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
+		seen = s.manager.look(t.Context(), seen)
+	}
+	s.sw.script("originate", nil)
+	call := s.end()
+	require.Equal(t, []any{created.ID, StatusCompleted, ReasonCompleted}, []any{call.ID, call.Status, call.Reason})
 }

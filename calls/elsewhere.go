@@ -147,6 +147,7 @@ func (m *Manager) dialElsewhere(ctx context.Context, n *node, callID string) err
 	s := newSession(n, call.ChannelID)
 	s.app, s.flow.gateway = app, trunk.GatewayName
 	s.dial = command
+	s.unplaced.Store(true)
 	s.received.Store(command.Position)
 	s.setCall(call)
 	if err := m.register(s); err != nil {

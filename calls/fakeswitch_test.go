@@ -250,6 +250,11 @@ func (f *fakeSwitch) Originate(ctx context.Context, o esl.Originate) (*esl.Job, 
 		f.event("CHANNEL_PARK", o.ChannelID)
 		return nil
 	})
+	if unsent(err) {
+		f.mu.Lock()
+		delete(f.channels, o.ChannelID)
+		f.mu.Unlock()
+	}
 	// A job that never ends by itself: the channel's events tell.
 	return &esl.Job{ID: uuid.NewString()}, err
 }

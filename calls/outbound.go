@@ -149,6 +149,7 @@ func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Appl
 	call.NodeID, call.Fence = &n.row.ID, n.row.LeaseToken
 	s := newSession(n, call.ChannelID)
 	s.app, s.flow.gateway = app, trunk.GatewayName
+	s.unplaced.Store(true)
 	s.setCall(call)
 	if err := m.register(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNode, err)
@@ -295,6 +296,7 @@ func (s *session) originate(limit esl.App) (*esl.Job, error) {
 	defer patience.stop()
 	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
 		ctx, cancel := s.command()
+		s.unplaced.Store(false)
 		job, err := s.node.sw.Originate(ctx, esl.Originate{
 			ChannelID: s.channel, Gateway: s.flow.gateway, Number: s.call.To, CallerIDNumber: s.call.From,
 			Timeout: time.Duration(s.call.TimeoutSeconds) * time.Second, ExecuteOnAnswer: []esl.App{limit},
@@ -306,6 +308,7 @@ func (s *session) originate(limit esl.App) (*esl.Job, error) {
 			Begin: s.claimDial,
 		})
 		cancel()
+		s.unplaced.Store(err != nil && !errors.Is(err, esl.ErrNoReply))
 		switch {
 		case err == nil:
 			return job, nil

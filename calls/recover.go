@@ -188,6 +188,9 @@ func (s *session) handleUp(up nodeUp) error {
 	if s.ended {
 		return nil // the switch has said how; only the parties' last words are waited for
 	}
+	if s.unplaced.Load() {
+		return nil
+	}
 	if !up.present {
 		if err := s.confirm(up.restarted); err != nil {
 			return err

@@ -82,6 +82,7 @@ type session struct {
 	intake      sync.Mutex       // held while commands are put into the mailbox
 	restored    bool             // that an adopted session takes commands; guarded by intake
 	dial        *models.Command  // by which the call is yet to be dialled, nil when it was
+	unplaced    atomic.Bool      // the switch was surely not told to dial yet: that it has no channel says nothing
 	claiming    bool             // dial may be claimed already: the word of it was lost
 	received    atomic.Int64     // position of the last command that was
 	pending     atomic.Int64     // how many actions wait, for the bound on live control

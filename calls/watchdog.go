@@ -267,7 +267,7 @@ func (n *node) inspect(ctx context.Context, last, found *suspicion) {
 		}
 	}
 	for _, s := range n.m.sessions() {
-		if s.node == n && !present[s.channel] && n.suspect(s.channel, last, found) {
+		if s.node == n && !s.unplaced.Load() && !present[s.channel] && n.suspect(s.channel, last, found) {
 			n.log.Warn("channel of a call is not listed by the switch", "channel", s.channel)
 			n.doubt(s.channel)
 		}
