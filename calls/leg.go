@@ -218,7 +218,7 @@ func (s *session) startLeg(l *leg) error {
 			return err
 		}
 		// Digits that may have been sent are not sent twice.
-		return s.aside(l, "digits not sent to the dialed leg", err)
+		return s.aside(l, "send digits", err)
 	})
 }
 
@@ -234,7 +234,7 @@ func (s *session) limitLeg(l *leg) error {
 		if err == nil || unsent(err) || errors.Is(err, esl.ErrNoReply) {
 			return err
 		}
-		return s.aside(l, "dialed leg not limited", err)
+		return s.aside(l, "limit", err)
 	})
 	l.limited = err == nil
 	return err
@@ -243,7 +243,7 @@ func (s *session) limitLeg(l *leg) error {
 // aside notes what the switch refused to do with a leg, which is no failure of the call. The leg may be gone: its end is on the way.
 func (s *session) aside(l *leg, what string, err error) error {
 	if !errors.Is(err, esl.ErrNoSuchChannel) {
-		s.log.Warn(what, "leg_id", l.row.ID, "error", err)
+		s.log.Warn("dialed leg not told what to do", "command", what, "leg_id", l.row.ID, "error", err)
 	}
 	return nil
 }
