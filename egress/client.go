@@ -1,5 +1,5 @@
 // Package egress makes the HTTP client for every request that goes to an address a customer chose: answer_url,
-// webhook_url, media. The guard runs when a connection is made, on the address it is made to, so that neither a redirect
+// webhook_url, media, and the dialer for what is no HTTP. The guard runs when a connection is made, on the address it is made to, so that neither a redirect
 // nor a name that changes its answer (DNS rebinding) leads inside.
 package egress
 
@@ -68,8 +68,18 @@ func NewClient(cfg Config) *http.Client {
 	}
 }
 
+// NewDialer returns a dialer that connects, and opens sockets of UDP, only where cfg allows: for what is no HTTP. Errors wrap ErrBlocked when the
+// guard refused.
+func NewDialer(cfg Config) *net.Dialer {
+	return &net.Dialer{
+		Timeout:  cmp.Or(cfg.ConnectTimeout, defaultConnectTimeout),
+		Resolver: cfg.Resolver,
+		Control:  newGuard(cfg, ssrf.WithNetworks("tcp4", "tcp6", "udp4", "udp6")),
+	}
+}
+
 // newGuard returns the check that the dialer runs on each address it is about to connect to.
-func newGuard(cfg Config) func(network, address string, conn syscall.RawConn) error {
+func newGuard(cfg Config, more ...ssrf.Option) func(network, address string, conn syscall.RawConn) error {
 	var v4, v6 []netip.Prefix
 	for _, prefix := range cfg.AllowedNetworks {
 		if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
@@ -81,7 +91,7 @@ func newGuard(cfg Config) func(network, address string, conn syscall.RawConn) er
 			v6 = append(v6, prefix)
 		}
 	}
-	options := []ssrf.Option{ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)}
+	options := append([]ssrf.Option{ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...)}, more...)
 	switch {
 	case cfg.AllowAnyPort:
 		options = append(options, ssrf.WithAnyPort())
