@@ -94,6 +94,8 @@ type Reservation struct {
 	PricePerMinuteMicros int64
 	HoldMicros           int64
 	GrantedSeconds       int
+	// Bounded says that the customer may have only so many calls: see models.Store.TakeCustomer.
+	Bounded bool
 }
 
 // Reserve holds what a call in a direction may cost, as much as the free balance covers, at least MinGrantSeconds and one
@@ -117,6 +119,7 @@ func (r *Rater) reserve(ctx context.Context, tx *models.Store, customerID, direc
 		if err != nil {
 			return err
 		}
+		reservation.Bounded = customer.Limits.Bounded()
 		free := customer.BalanceMicros - customer.HeldMicros
 		reservation.GrantedSeconds = grant(price, free)
 		if reservation.HoldMicros = r.Cost(price, reservation.GrantedSeconds); reservation.HoldMicros > free {
