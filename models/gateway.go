@@ -67,15 +67,36 @@ func (s *Store) GatewayStatuses(ctx context.Context, trunkIDs []string) (map[str
 		return nil, explain(err, "read gateway statuses")
 	}
 	for _, row := range rows {
-		known, ok := best[row.TrunkID]
-		if !ok || row.rank() > known.rank() || row.rank() == known.rank() && row.UpdatedAt.After(known.UpdatedAt) {
+		if known, ok := best[row.TrunkID]; !ok || row.better(&known) {
 			best[row.TrunkID] = row
 		}
 	}
 	return best, nil
 }
 
-func (g GatewayStatus) rank() int {
+// GatewayStatusesOf returns what each node reports of a trunk, by node.
+func (s *Store) GatewayStatusesOf(ctx context.Context, trunkID string) ([]GatewayStatus, error) {
+	var rows []GatewayStatus
+	err := s.read(ctx).Where("trunk_id = ?", trunkID).Order("node_id").Find(&rows).Error
+	return rows, explain(err, "read gateway statuses of trunk %q", trunkID)
+}
+
+// BestStatus is the one of a trunk's reports that GatewayStatuses returns, nil for none.
+func BestStatus(reports []GatewayStatus) *GatewayStatus {
+	var best *GatewayStatus
+	for i := range reports {
+		if best == nil || reports[i].better(best) {
+			best = &reports[i]
+		}
+	}
+	return best
+}
+
+func (g *GatewayStatus) better(than *GatewayStatus) bool {
+	return g.rank() > than.rank() || g.rank() == than.rank() && g.UpdatedAt.After(than.UpdatedAt)
+}
+
+func (g *GatewayStatus) rank() int {
 	switch {
 	case g.State == "REGED":
 		return 3

@@ -25,9 +25,10 @@ type RegistrationChange struct {
 	Registered bool
 }
 
-// RecordGateways stores what nodes report, as SaveGatewayStatus does, and calls changed, in the same transaction, for each
-// report that makes a registration of what was none, or the other way round: once, whichever process reports it and however
-// often. A trunk that does not register makes no registration, but one that it had ends.
+// RecordGateways stores what nodes report, as SaveGatewayStatus does, with what changes by it (TrunkChanges), and calls changed, in the same
+// transaction, for each report by which a trunk has registered: once, whichever process reports it and however often. The end of a registration is
+// told by TellRegistrations when it has lasted, and so is one that comes and goes; see RegistrationEnds. A trunk that does not register makes no
+// registration, but one that it had ends, at once.
 func (s *Store) RecordGateways(ctx context.Context, reports []GatewayReport, changed OnRegistration) error {
 	if len(reports) == 0 {
 		return nil
@@ -45,10 +46,7 @@ func (s *Store) RecordGateways(ctx context.Context, reports []GatewayReport, cha
 			return err
 		}
 		for i := range ordered {
-			if ordered[i].Registered == nil {
-				continue
-			}
-			if err := tx.recordRegistration(ctx, &ordered[i], changed); err != nil {
+			if err := tx.noteHealth(ctx, &ordered[i], changed); err != nil {
 				return err
 			}
 		}
@@ -98,7 +96,8 @@ func (s *Store) EndRegistrations(ctx context.Context, nodeID string, at time.Tim
 	const inactive = " AND trunk_id IN (SELECT t.id FROM trunks t WHERE NOT t.is_active AND t.deleted_at IS NULL)"
 	var due bool
 	err := s.read(ctx).Raw("SELECT EXISTS (SELECT 1 FROM gateway_statuses WHERE node_id = ?"+inactive+`)
-		OR EXISTS (SELECT 1 FROM trunk_registrations WHERE registered AND node_id = ?`+inactive+")", nodeID, nodeID).Row().Scan(&due)
+		OR EXISTS (SELECT 1 FROM trunk_health WHERE node_id = ?`+inactive+`)
+		OR EXISTS (SELECT 1 FROM trunk_registrations WHERE registered AND node_id = ?`+inactive+")", nodeID, nodeID, nodeID).Row().Scan(&due)
 	if err != nil {
 		return explain(err, "look for registrations of inactive trunks")
 	}
@@ -109,6 +108,9 @@ func (s *Store) EndRegistrations(ctx context.Context, nodeID string, at time.Tim
 		err := tx.write(ctx).Exec("DELETE FROM gateway_statuses WHERE node_id = ? AND updated_at <= ?"+inactive, nodeID, micros(at)).Error
 		if err != nil {
 			return explain(err, "drop statuses of inactive trunks")
+		}
+		if err := tx.write(ctx).Exec("DELETE FROM trunk_health WHERE node_id = ?"+inactive, nodeID).Error; err != nil {
+			return explain(err, "drop the health of inactive trunks")
 		}
 		var trunks []string
 		err = tx.write(ctx).Raw("SELECT trunk_id FROM trunk_registrations WHERE registered AND node_id = ?"+inactive+" ORDER BY trunk_id", nodeID).Scan(&trunks).Error

@@ -2,9 +2,7 @@ package models
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"gorm.io/gorm"
@@ -28,23 +26,28 @@ type Trunk struct {
 	Password    Secret `gorm:"-"`
 	Realm       string
 	FromDomain  string
-	Register    bool
-	IsActive    bool
-	// InboundIP is the address or CIDR that calls come from; the store keeps its normal form.
-	InboundIP string `gorm:"column:inbound_ip"`
+	// Transport is udp, tcp, tls or empty, Port 0 or a port: where Proxy says neither.
+	Transport string
+	Port      int
+	Register  bool
+	IsActive  bool
+	// InboundIPs are the addresses and CIDRs that calls come from, at most MaxInboundIPs; the store keeps their normal forms.
+	InboundIPs []string `gorm:"-"`
 	// ApplicationID answers inbound calls to numbers that are no DIDs.
 	ApplicationID *string
-	CreatedAt     time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt     time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
-	DeletedAt     *time.Time `gorm:"serializer:moment"`
+	// Routing says which calls an outbound trunk takes, and how it is told of them.
+	Routing TrunkRouting `gorm:"embedded"`
+	// Limits are of both directions.
+	Limits    TrunkLimits `gorm:"embedded"`
+	CreatedAt time.Time   `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt time.Time   `gorm:"serializer:moment;autoUpdateTime:false"`
+	DeletedAt *time.Time  `gorm:"serializer:moment"`
 }
 
-// trunkRow is a trunk as stored: its password sealed, its address as a range that can be searched.
+// trunkRow is a trunk as stored: its password sealed, its addresses in a table of their own.
 type trunkRow struct {
 	Trunk          `gorm:"embedded"`
 	SealedPassword string `gorm:"column:password"`
-	InboundFirst   string
-	InboundLast    string
 }
 
 const trunkTable = "trunks"
@@ -52,62 +55,10 @@ const trunkTable = "trunks"
 // TableName implements gorm's schema.Tabler.
 func (trunkRow) TableName() string { return trunkTable }
 
-// ParseInboundIP reads an address or a CIDR and returns it in its normal form: the network address where it is a CIDR, no
-// prefix length where it is one host, IPv4 where it is an IPv4-mapped IPv6 address.
-func ParseInboundIP(s string) (netip.Prefix, string, error) {
-	prefix, err := netip.ParsePrefix(s)
-	if err != nil {
-		addr, err := netip.ParseAddr(s)
-		if err != nil || addr.Zone() != "" {
-			return netip.Prefix{}, "", fmt.Errorf("inbound address %q is neither an IP address nor a CIDR", s)
-		}
-		addr = addr.Unmap()
-		prefix = netip.PrefixFrom(addr, addr.BitLen())
-	}
-	if prefix.Addr().Is4In6() {
-		if prefix.Bits() < 96 {
-			return netip.Prefix{}, "", fmt.Errorf("inbound address %q is neither an IP address nor a CIDR", s)
-		}
-		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
-	}
-	prefix = prefix.Masked()
-	if prefix.IsSingleIP() {
-		return prefix, prefix.Addr().String(), nil
-	}
-	return prefix, prefix.String(), nil
-}
-
-// addressKey writes an address so that text order is address order within a family.
-func addressKey(addr netip.Addr) string {
-	addr = addr.Unmap()
-	family := "6"
-	if addr.Is4() {
-		family = "4"
-	}
-	return family + hex.EncodeToString(addr.AsSlice())
-}
-
-// lastAddress returns the highest address of a prefix.
-func lastAddress(prefix netip.Prefix) netip.Addr {
-	raw := prefix.Addr().AsSlice()
-	for bit := prefix.Bits(); bit < len(raw)*8; bit++ {
-		raw[bit/8] |= 1 << (7 - bit%8)
-	}
-	last, _ := netip.AddrFromSlice(raw)
-	return last
-}
-
-func (s *Store) sealTrunk(trunk *Trunk) (*trunkRow, error) {
+func (s *Store) sealTrunk(trunk *Trunk) *trunkRow {
 	row := &trunkRow{Trunk: *trunk, SealedPassword: s.sealer.seal(trunkTable, "password", trunk.ID, trunk.Password)}
-	if trunk.InboundIP != "" {
-		prefix, normal, err := ParseInboundIP(trunk.InboundIP)
-		if err != nil {
-			return nil, err
-		}
-		row.InboundIP = normal
-		row.InboundFirst, row.InboundLast = addressKey(prefix.Addr()), addressKey(lastAddress(prefix))
-	}
-	return row, nil
+	row.Routing = row.Routing.withDefaults()
+	return row
 }
 
 func (s *Store) openTrunk(row *trunkRow) (*Trunk, error) {
@@ -120,7 +71,8 @@ func (s *Store) openTrunk(row *trunkRow) (*Trunk, error) {
 	return &trunk, nil
 }
 
-func (s *Store) openTrunks(rows []trunkRow) ([]Trunk, error) {
+// openTrunks opens the trunks and reads their addresses.
+func (s *Store) openTrunks(ctx context.Context, rows []trunkRow) ([]Trunk, error) {
 	trunks := make([]Trunk, 0, len(rows))
 	for i := range rows {
 		trunk, err := s.openTrunk(&rows[i])
@@ -129,11 +81,11 @@ func (s *Store) openTrunks(rows []trunkRow) ([]Trunk, error) {
 		}
 		trunks = append(trunks, *trunk)
 	}
-	return trunks, nil
+	return trunks, s.readAddresses(ctx, trunks)
 }
 
-// CreateTrunk inserts a trunk, fills ID and times and normalises InboundIP. ErrGatewayNameExists where an undeleted trunk of
-// any customer has the gateway name, ErrInboundIPExists where one has an overlapping address.
+// CreateTrunk inserts a trunk, fills ID and times and normalises InboundIPs. ErrGatewayNameExists where an undeleted trunk of
+// any customer has the gateway name, ErrInboundIPExists where one has an overlapping address, or two of its own overlap.
 func (s *Store) CreateTrunk(ctx context.Context, trunk *Trunk) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		fresh := *trunk
@@ -142,61 +94,41 @@ func (s *Store) CreateTrunk(ctx context.Context, trunk *Trunk) error {
 		}
 		fresh.CreatedAt = tx.Now()
 		fresh.UpdatedAt, fresh.DeletedAt = fresh.CreatedAt, nil
-		row, err := tx.sealTrunk(&fresh)
-		if err != nil {
-			return err
-		}
+		row := tx.sealTrunk(&fresh)
 		if err := tx.pin(ctx, applicationTable, row.CustomerID, row.ApplicationID); err != nil {
 			return fmt.Errorf("trunk %q: %w", row.Name, err)
 		}
-		if err := tx.claimAddress(ctx, row); err != nil {
-			return err
-		}
 		if err := tx.write(ctx).Create(row).Error; err != nil {
 			return explain(err, "create trunk %q", row.Name)
+		}
+		if err := tx.saveAddresses(ctx, &row.Trunk); err != nil {
+			return err
 		}
 		*trunk = row.Trunk
 		return nil
 	})
 }
 
-// claimAddress refuses an overlap with another undeleted trunk. No index can, so it takes the row lock that stands for all
-// inbound addresses: of two transactions, the second sees the first one's trunk.
-func (s *Store) claimAddress(ctx context.Context, row *trunkRow) error {
-	if row.InboundFirst == "" {
-		return nil
-	}
-	if err := s.lock(ctx, "trunks.inbound_ip"); err != nil {
-		return err
-	}
-	var taken bool
-	err := s.write(ctx).Raw(`SELECT EXISTS (SELECT 1 FROM trunks WHERE deleted_at IS NULL AND inbound_first <> '' AND id <> ?
-		AND inbound_first <= ? AND inbound_last >= ?)`, row.ID, row.InboundLast, row.InboundFirst).Row().Scan(&taken)
-	if err != nil {
-		return explain(err, "look for trunks with address %s", row.InboundIP)
-	}
-	if taken {
-		return fmt.Errorf("trunk address %s: %w", row.InboundIP, ErrInboundIPExists)
-	}
-	return nil
-}
-
 // Trunk returns an undeleted trunk of a customer, or ErrNotFound.
 func (s *Store) Trunk(ctx context.Context, customerID, id string) (*Trunk, error) {
-	return s.takeTrunk(s.read(ctx).Where("id = ? AND customer_id = ? AND deleted_at IS NULL", id, customerID), "trunk %q", id)
+	return s.takeTrunk(ctx, s.read(ctx).Where("id = ? AND customer_id = ? AND deleted_at IS NULL", id, customerID), "trunk %q", id)
 }
 
 // TrunkByID returns a trunk whosesoever it is, deleted or not. Never answer a customer's request from it.
 func (s *Store) TrunkByID(ctx context.Context, id string) (*Trunk, error) {
-	return s.takeTrunk(s.read(ctx).Where("id = ?", id), "trunk %q", id)
+	return s.takeTrunk(ctx, s.read(ctx).Where("id = ?", id), "trunk %q", id)
 }
 
-func (s *Store) takeTrunk(query *gorm.DB, format string, args ...any) (*Trunk, error) {
+func (s *Store) takeTrunk(ctx context.Context, query *gorm.DB, format string, args ...any) (*Trunk, error) {
 	var row trunkRow
 	if err := query.Take(&row).Error; err != nil {
 		return nil, explain(err, format, args...)
 	}
-	return s.openTrunk(&row)
+	trunks, err := s.openTrunks(ctx, []trunkRow{row})
+	if err != nil {
+		return nil, err
+	}
+	return &trunks[0], nil
 }
 
 // ListTrunks returns a page of a customer's undeleted trunks, newest first, and the cursor of the next page.
@@ -206,7 +138,7 @@ func (s *Store) ListTrunks(ctx context.Context, customerID string, page Page) ([
 	if err != nil {
 		return nil, "", explain(err, "list trunks")
 	}
-	trunks, err := s.openTrunks(rows)
+	trunks, err := s.openTrunks(ctx, rows)
 	return trunks, next, err
 }
 
@@ -215,22 +147,20 @@ func (s *Store) UpdateTrunk(ctx context.Context, trunk *Trunk) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		fresh := *trunk
 		fresh.UpdatedAt = tx.Now()
-		row, err := tx.sealTrunk(&fresh)
-		if err != nil {
-			return err
-		}
+		row := tx.sealTrunk(&fresh)
 		if err := tx.pin(ctx, applicationTable, row.CustomerID, row.ApplicationID); err != nil {
 			return fmt.Errorf("trunk %q: %w", row.Name, err)
-		}
-		if err := tx.claimAddress(ctx, row); err != nil {
-			return err
 		}
 		result := tx.write(ctx).Model(&trunkRow{}).
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
 			Select("name", "direction", "gateway_name", "proxy", "username", "password", "realm", "from_domain", "register", "is_active",
-				"inbound_ip", "inbound_first", "inbound_last", "application_id", "updated_at").
+				"transport", "port", "application_id", "priority", "weight", "allowed_prefixes", "strip_prefix", "add_prefix", "caller_id_policy", "caller_id",
+				"codecs", "max_calls", "max_calls_per_second", "updated_at").
 			Updates(row)
 		if err := changedOne(result, "update trunk %q", row.ID); err != nil {
+			return err
+		}
+		if err := tx.saveAddresses(ctx, &row.Trunk); err != nil {
 			return err
 		}
 		*trunk = row.Trunk
@@ -255,6 +185,11 @@ func (s *Store) DeleteTrunk(ctx context.Context, customerID, id string) error {
 		if used {
 			return fmt.Errorf("delete trunk %q: %w", id, ErrInUse)
 		}
+		for _, table := range []string{"trunk_addresses", "trunk_usage", "trunk_starts", "trunk_health", "trunk_changes"} {
+			if err := tx.write(ctx).Exec("DELETE FROM "+table+" WHERE trunk_id = ?", id).Error; err != nil {
+				return explain(err, "clear %s of trunk %q", table, id)
+			}
+		}
 		return nil
 	})
 }
@@ -266,41 +201,18 @@ func (s *Store) AllTrunks(ctx context.Context) ([]Trunk, error) {
 	if err := s.read(ctx).Where("deleted_at IS NULL").Order("id").Find(&rows).Error; err != nil {
 		return nil, explain(err, "read all trunks")
 	}
-	return s.openTrunks(rows)
+	return s.openTrunks(ctx, rows)
 }
 
-// ActiveOutboundTrunk returns a customer's oldest active outbound trunk, or ErrNotFound.
-func (s *Store) ActiveOutboundTrunk(ctx context.Context, customerID string) (*Trunk, error) {
-	query := s.read(ctx).Where("customer_id = ? AND direction = ? AND is_active AND deleted_at IS NULL", customerID, Outbound).
-		Order("created_at, id")
-	return s.takeTrunk(query, "active outbound trunk of customer %q", customerID)
-}
-
-// ActiveOutboundTrunks returns all active outbound trunks of a customer, in the order in which they are tried: oldest first.
+// ActiveOutboundTrunks returns all active outbound trunks of a customer, those of the lowest priority first, of one priority the oldest first.
 func (s *Store) ActiveOutboundTrunks(ctx context.Context, customerID string) ([]Trunk, error) {
 	var rows []trunkRow
 	err := s.read(ctx).Where("customer_id = ? AND direction = ? AND is_active AND deleted_at IS NULL", customerID, Outbound).
-		Order("created_at, id").Find(&rows).Error
+		Order("priority, created_at, id").Find(&rows).Error
 	if err != nil {
 		return nil, explain(err, "active outbound trunks of customer %q", customerID)
 	}
-	return s.openTrunks(rows)
-}
-
-// InboundTrunkByAddress returns the active inbound trunk whose address or network holds ip, or ErrNotFound. Networks of
-// trunks never overlap, so there is at most one.
-func (s *Store) InboundTrunkByAddress(ctx context.Context, ip netip.Addr) (*Trunk, error) {
-	key := addressKey(ip)
-	// The last network that begins at or before the address is the only one that can hold it.
-	query := s.read(ctx).Where("deleted_at IS NULL AND inbound_first <> '' AND inbound_first <= ?", key).Order("inbound_first DESC")
-	var row trunkRow
-	if err := query.Take(&row).Error; err != nil {
-		return nil, explain(err, "inbound trunk of address %s", ip)
-	}
-	if row.InboundLast < key || len(row.InboundLast) != len(key) || !row.IsActive {
-		return nil, fmt.Errorf("inbound trunk of address %s: %w", ip, ErrNotFound)
-	}
-	return s.openTrunk(&row)
+	return s.openTrunks(ctx, rows)
 }
 
 // lock takes a named lock until the transaction ends.
