@@ -12,7 +12,8 @@ import (
 )
 
 // APIKey authenticates a customer's requests. The key itself is shown once and not stored: Lookup finds the row, Hash
-// (SHA-256 of the key) proves it, Prefix is for people to tell keys apart.
+// (SHA-256 of the key) proves it, Prefix is for people to tell keys apart. It is worth nothing from ExpiresAt on, which RotateAPIKey
+// sets, and once it is revoked.
 type APIKey struct {
 	ID            string
 	CustomerID    string
@@ -24,6 +25,9 @@ type APIKey struct {
 	CreatedAt     time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
 	LastUsedAt    *time.Time `gorm:"serializer:moment"`
 	RevokedAt     *time.Time `gorm:"serializer:moment"`
+	// RequestsPerMinute is that of the customer's limits. Only AuthenticateKey fills it.
+	RequestsPerMinute int        `gorm:"->"`
+	ExpiresAt         *time.Time `gorm:"serializer:moment"`
 }
 
 // TableName implements gorm's schema.Tabler.
@@ -63,7 +67,7 @@ func (s *Store) CreateAPIKey(ctx context.Context, key *APIKey, secret string) (s
 		row.Lookup, row.Hash = keyDigest(secret)
 		row.Prefix = secret[:min(shownChars, len(secret)/3)]
 		row.CreatedAt = tx.Now()
-		row.LastUsedAt, row.RevokedAt = nil, nil
+		row.LastUsedAt, row.RevokedAt, row.ExpiresAt = nil, nil, nil
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "create API key %q", row.Name)
 		}
@@ -76,17 +80,19 @@ func (s *Store) CreateAPIKey(ctx context.Context, key *APIKey, secret string) (s
 	return secret, nil
 }
 
-// AuthenticateKey returns the unrevoked key that secret is, or ErrNotFound. The comparison takes the same time for every
+// AuthenticateKey returns the key that secret is, or ErrNotFound for one that is wrong, revoked or expired. The comparison takes the same time for every
 // wrong secret.
 func (s *Store) AuthenticateKey(ctx context.Context, secret string) (*APIKey, error) {
 	lookup, hash := keyDigest(secret)
 	var rows []APIKey
-	if err := s.read(ctx).Where("lookup = ? AND revoked_at IS NULL", lookup).Find(&rows).Error; err != nil {
+	const limits = "api_keys.*, (SELECT requests_per_minute FROM customers WHERE customers.id = api_keys.customer_id) AS requests_per_minute"
+	if err := s.read(ctx).Select(limits).Where("lookup = ? AND revoked_at IS NULL", lookup).Find(&rows).Error; err != nil {
 		return nil, explain(err, "authenticate API key")
 	}
+	now := s.Now()
 	var found *APIKey
 	for i := range rows {
-		if subtle.ConstantTimeCompare(rows[i].Hash, hash) == 1 {
+		if subtle.ConstantTimeCompare(rows[i].Hash, hash) == 1 && (rows[i].ExpiresAt == nil || now.Before(*rows[i].ExpiresAt)) {
 			found = &rows[i]
 		}
 	}
