@@ -58,6 +58,7 @@ func (s *Store) CreateDID(ctx context.Context, did *DID) error {
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "create DID %q", row.NumberE164)
 		}
+		tx.touchDIDs(ctx, row.NumberE164)
 		*did = row
 		return nil
 	})
@@ -108,6 +109,10 @@ func (s *Store) UpdateDID(ctx context.Context, did *DID) error {
 		if err := changedOne(result, "update DID %q", row.ID); err != nil {
 			return err
 		}
+		if err := tx.write(ctx).Raw("SELECT number_e164 FROM dids WHERE id = ?", row.ID).Row().Scan(&row.NumberE164); err != nil {
+			return explain(err, "update DID %q", row.ID)
+		}
+		tx.touchDIDs(ctx, row.NumberE164)
 		*did = row
 		return nil
 	})
@@ -117,33 +122,13 @@ func (s *Store) UpdateDID(ctx context.Context, did *DID) error {
 func (s *Store) DeleteDID(ctx context.Context, customerID, id string) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		now := micros(tx.Now())
-		result := tx.write(ctx).Exec("UPDATE dids SET deleted_at = ?, updated_at = ? WHERE id = ? AND customer_id = ? AND deleted_at IS NULL",
-			now, now, id, customerID)
-		return changedOne(result, "delete DID %q", id)
-	})
-}
-
-// allDIDsBatch is how many DIDs AllDIDs hands over at a time.
-const allDIDsBatch = 5000
-
-// AllDIDs hands every undeleted DID of every customer to fn, in batches ordered by number.
-func (s *Store) AllDIDs(ctx context.Context, fn func([]DID) error) error {
-	after := ""
-	for {
-		var rows []DID
-		err := s.read(ctx).Where("deleted_at IS NULL AND number_e164 > ?", after).Order("number_e164").Limit(allDIDsBatch).Find(&rows).Error
+		var number string
+		err := tx.write(ctx).Raw("UPDATE dids SET deleted_at = ?, updated_at = ? WHERE id = ? AND customer_id = ? AND deleted_at IS NULL RETURNING number_e164",
+			now, now, id, customerID).Row().Scan(&number)
 		if err != nil {
-			return explain(err, "read all DIDs")
+			return explain(err, "delete DID %q", id)
 		}
-		if len(rows) == 0 {
-			return nil
-		}
-		after = rows[len(rows)-1].NumberE164
-		if err := fn(rows); err != nil {
-			return err
-		}
-		if len(rows) < allDIDsBatch {
-			return nil
-		}
-	}
+		tx.touchDIDs(ctx, number)
+		return nil
+	})
 }
