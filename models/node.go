@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -9,11 +10,14 @@ import (
 // Node is a FreeSWITCH. One controller at a time holds its lease (LeaseOwner until LeaseUntil); LeaseToken grows with each
 // new holder, and fences what an earlier one writes: see Call.Fence. CoreUUID is the FreeSWITCH process last seen.
 type Node struct {
-	ID         string
-	Name       string
-	ESLAddr    string `gorm:"column:esl_addr"`
-	Password   Secret `gorm:"-"`
-	ConfDir    string
+	ID       string
+	Name     string
+	ESLAddr  string `gorm:"column:esl_addr"`
+	Password Secret `gorm:"-"`
+	ConfDir  string
+	// Delivery is how the node gets its configuration and gives its recordings: DeliveryFiles or DeliveryXMLCurl. ConfDir is a path of
+	// this machine with the one, a path of the node's with the other. Empty is stored as DeliveryFiles.
+	Delivery   string
 	IsActive   bool
 	LeaseOwner string
 	LeaseToken int64
@@ -21,11 +25,31 @@ type Node struct {
 	// ConnectedUntil is until when the holder will have said again that the node is connected; nil while it is not.
 	ConnectedUntil *time.Time `gorm:"serializer:moment"`
 	// SeenAt is when a holder last said that the node was connected. Only RenewNode changes it.
-	SeenAt    *time.Time `gorm:"serializer:moment"`
-	CoreUUID  string     `gorm:"column:core_uuid"`
-	CreatedAt time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	SeenAt *time.Time `gorm:"serializer:moment"`
+	// Weight is the node's share of new outbound calls in relation to other nodes' of as much free capacity; with 0 it gets none.
+	Weight int
+	// DrainingAt is since when the node takes no new calls, nil while it does; DrainedBy and DrainReason say who wanted that, and why.
+	DrainingAt  *time.Time `gorm:"serializer:moment"`
+	DrainedBy   string
+	DrainReason string
+	CoreUUID    string    `gorm:"column:core_uuid"`
+	CreatedAt   time.Time `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt   time.Time `gorm:"serializer:moment;autoUpdateTime:false"`
 }
+
+// Draining says whether the node takes no new calls because an operator wants it empty.
+func (n *Node) Draining() bool { return n.DrainingAt != nil }
+
+// The ways in which a node gets its configuration.
+const (
+	// DeliveryFiles: its directory is one that we write into, a local one or a shared one.
+	DeliveryFiles = "files"
+	// DeliveryXMLCurl: it asks us over HTTP and keeps a copy; no disk is shared.
+	DeliveryXMLCurl = "xml_curl"
+)
+
+// Remote says that the node's disk is not ours to read or write.
+func (n *Node) Remote() bool { return n.Delivery == DeliveryXMLCurl }
 
 // nodeRow is a node as stored: its password sealed.
 type nodeRow struct {
@@ -48,15 +72,19 @@ func (s *Store) openNode(row *nodeRow) (*Node, error) {
 	return &node, nil
 }
 
-// CreateNode inserts a node, held by nobody, and fills ID and times. ErrNameExists where a node has the name.
+// CreateNode inserts a node, held by nobody and not draining, and fills ID, times and, where it is 0, the weight. ErrNameExists where a node has the
+// name.
 func (s *Store) CreateNode(ctx context.Context, node *Node) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *node
 		if row.ID == "" {
 			row.ID = NewID(PrefixNode)
 		}
+		row.Delivery = cmp.Or(row.Delivery, DeliveryFiles)
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt = row.CreatedAt
+		row.Weight = cmp.Or(row.Weight, DefaultNodeWeight)
+		row.DrainingAt, row.DrainedBy, row.DrainReason = nil, "", ""
 		row.LeaseOwner, row.LeaseToken, row.LeaseUntil, row.ConnectedUntil, row.SeenAt = "", 0, nil, nil, nil
 		sealed := &nodeRow{Node: row, SealedPassword: tx.sealer.seal(nodeTable, "password", row.ID, row.Password)}
 		if err := tx.write(ctx).Create(sealed).Error; err != nil {
@@ -67,13 +95,14 @@ func (s *Store) CreateNode(ctx context.Context, node *Node) error {
 	})
 }
 
-// UpdateNode writes address, password, conf-dir and whether the node is active; not its lease.
+// UpdateNode writes address, password, conf-dir, delivery and whether the node is active; not its lease, its weight or whether it drains.
 func (s *Store) UpdateNode(ctx context.Context, node *Node) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *node
+		row.Delivery = cmp.Or(row.Delivery, DeliveryFiles)
 		row.UpdatedAt = tx.Now()
 		result := tx.write(ctx).Model(&nodeRow{}).Where("id = ?", row.ID).
-			Select("esl_addr", "password", "conf_dir", "is_active", "updated_at").
+			Select("esl_addr", "password", "conf_dir", "delivery", "is_active", "updated_at").
 			Updates(&nodeRow{Node: row, SealedPassword: tx.sealer.seal(nodeTable, "password", row.ID, row.Password)})
 		if err := changedOne(result, "update node %q", row.Name); err != nil {
 			return err
@@ -109,7 +138,7 @@ func (s *Store) NodeByName(ctx context.Context, name string) (*Node, error) {
 	return s.openNode(&row)
 }
 
-// DeleteNode forgets a node and its gateway reports; ErrInUse while it has live calls. Calls that ended keep their row and
+// DeleteNode forgets a node, its health and its gateway reports; ErrInUse while it has live calls. Calls that ended keep their row and
 // lose the name of the node.
 func (s *Store) DeleteNode(ctx context.Context, id string) error {
 	return s.InTx(ctx, func(tx *Store) error {

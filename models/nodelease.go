@@ -113,18 +113,6 @@ func (s *Store) changeLease(ctx context.Context, nodeID, owner string, token int
 	return explain(result.Error, "lease of node %q", nodeID)
 }
 
-// ConnectedNodes returns the ids of the nodes that some controller holds and is connected to, and that can take a call
-// therefore, by id.
-func (s *Store) ConnectedNodes(ctx context.Context) ([]string, error) {
-	now, err := s.leaseNow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	err = s.read(ctx).Raw("SELECT id FROM nodes WHERE is_active AND lease_until > ? AND connected_until > ? ORDER BY id", now, now).Scan(&ids).Error
-	return ids, explain(err, "look for connected nodes")
-}
-
 // FreeNodes returns the ids of the active nodes whose lease owner can take: nobody holds them, the holder's time is up, or it is
 // owner's already.
 func (s *Store) FreeNodes(ctx context.Context, owner string) (ids []string, err error) {
@@ -146,23 +134,30 @@ func (s *Store) FreeNodes(ctx context.Context, owner string) (ids []string, err 
 }
 
 // holdFence checks that a call's fence is the token of its node's lease, and keeps it so until the transaction ends. A call
-// without a fence or a node passes.
+// without a fence passes, and so does one without a node. A call that is to be dialled from a node that is being emptied is ErrNodeDraining.
 func (s *Store) holdFence(ctx context.Context, call *Call) error {
-	if call.Fence == 0 || call.NodeID == nil {
+	dials := call.Direction == Outbound && call.Status == CallDialing
+	if call.NodeID == nil || call.Fence == 0 && !dials {
 		return nil
 	}
-	query := "SELECT lease_token FROM nodes WHERE id = ?"
+	query := "SELECT lease_token, draining_at IS NOT NULL AS draining FROM nodes WHERE id = ?"
 	if s.dialect == DialectPostgres {
-		// Enough to make a new holder wait, see AcquireNode. FOR SHARE would make the renewals of the lease wait too, behind an unending
-		// stream of calls: PostgreSQL lets sharers in past whoever waits to change the row.
+		// Enough to make a new holder wait, see AcquireNode, and whoever drains the node. FOR SHARE would make the renewals of the lease wait too,
+		// behind an unending stream of calls: PostgreSQL lets sharers in past whoever waits to change the row.
 		query += " FOR KEY SHARE"
 	}
-	var tokens []int64
-	if err := s.write(ctx).Raw(query, *call.NodeID).Scan(&tokens).Error; err != nil {
+	var rows []struct {
+		LeaseToken int64
+		Draining   bool
+	}
+	if err := s.write(ctx).Raw(query, *call.NodeID).Scan(&rows).Error; err != nil {
 		return explain(err, "look at the lease of node %q", *call.NodeID)
 	}
-	if len(tokens) == 0 || tokens[0] != call.Fence {
+	switch {
+	case call.Fence != 0 && (len(rows) == 0 || rows[0].LeaseToken != call.Fence):
 		return fmt.Errorf("fence of node %q: %w", *call.NodeID, ErrStale)
+	case dials && len(rows) > 0 && rows[0].Draining:
+		return fmt.Errorf("call from node %q: %w", *call.NodeID, ErrNodeDraining)
 	}
 	return nil
 }

@@ -119,8 +119,12 @@ func TestConnectedAndFreeNodes(t *testing.T) {
 		ctx := t.Context()
 		node := modelstest.Node(t, s)
 		connected := func() []string {
-			ids, err := s.ConnectedNodes(ctx)
+			nodes, err := s.ConnectedNodes(ctx)
 			require.NoError(t, err)
+			ids := make([]string, len(nodes))
+			for i := range nodes {
+				ids[i] = nodes[i].ID
+			}
 			return ids
 		}
 		free := func(owner string) []string {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// snapshot runs fn on a read-only transaction in which every query sees the same moment.
+// snapshot runs fn on a read-only transaction in which every query sees the same moment. fn may run again, see plans.
 func (s *Store) snapshot(ctx context.Context, fn func(tx *Store) error) error {
 	if s.tx != nil {
 		return fn(s)
@@ -16,6 +16,15 @@ func (s *Store) snapshot(ctx context.Context, fn func(tx *Store) error) error {
 		// SQLite's readers have a snapshot anyway.
 		options.Isolation = sql.LevelRepeatableRead
 	}
+	for try := 1; ; try++ {
+		err := s.snapshotOnce(ctx, options, fn)
+		if !s.plans.refused(err) || try == planTries {
+			return err
+		}
+	}
+}
+
+func (s *Store) snapshotOnce(ctx context.Context, options *sql.TxOptions, fn func(tx *Store) error) error {
 	db := s.reader.WithContext(ctx).Begin(options)
 	if db.Error != nil {
 		return fmt.Errorf("begin snapshot: %w", db.Error)
