@@ -9,7 +9,7 @@ import (
 )
 
 // CDR is what a switch wrote down when one of its channels had ended: the second witness of a call's end, besides the events
-// that a controller hears. Nothing of what the parties sent is kept but the cause.
+// that a controller hears. Of what the parties sent nothing is kept but the cause and the Call-ID.
 type CDR struct {
 	NodeID    string
 	ChannelID string
@@ -26,6 +26,15 @@ type CDR struct {
 	StartedAt     time.Time  `gorm:"serializer:moment"`
 	AnsweredAt    *time.Time `gorm:"serializer:moment"`
 	EndedAt       time.Time  `gorm:"serializer:moment"`
+	// SIPCallID is the Call-ID of the dialogue, by which a capture of the network has it, and Peer the address and port that the other side's
+	// SIP came from; empty where the switch does not say.
+	SIPCallID string `gorm:"column:sip_call_id"`
+	Peer      string
+	// Codec is the one that was heard last. PacketsIn and PacketsOut count the packets of sound that came and went; nil where the switch does
+	// not say.
+	Codec      string
+	PacketsIn  *int64
+	PacketsOut *int64
 	// ReceivedAt is when it was stored. Only SaveCDRs sets it.
 	ReceivedAt time.Time `gorm:"serializer:moment"`
 	// CheckedAt is when it was held against what was billed. Only CheckCDRs sets it.

@@ -10,10 +10,12 @@ import (
 
 // Statuses of a recording.
 const (
-	RecordingRunning   = "recording"
-	RecordingPaused    = "paused"
-	RecordingAvailable = "available"
-	RecordingFailed    = "failed"
+	RecordingRunning = "recording"
+	RecordingPaused  = "paused"
+	// RecordingProcessing has ended and is still on its way to us from the node.
+	RecordingProcessing = "processing"
+	RecordingAvailable  = "available"
+	RecordingFailed     = "failed"
 )
 
 // Recording is a sound file of a call. Path is where the node wrote it; Seconds its length, once it has ended.
@@ -26,6 +28,10 @@ type Recording struct {
 	// Channels is 1 for mixed sound and 2 where each side has its own; 0 is stored as 1.
 	Channels int
 	Status   string
+	// Remote says that Path is the node's, whose disk we do not share; once the recording is available, Path is ours. Size is then how
+	// many bytes it has.
+	Remote bool
+	Size   int64
 	// Masked says that the application has it write silence, for the time being.
 	Masked    bool
 	Seconds   float64
@@ -33,7 +39,7 @@ type Recording struct {
 	EndedAt   *time.Time `gorm:"serializer:moment"`
 }
 
-// SaveRecording inserts a recording, or updates path, format, channels, status, length and end of the one with its ID.
+// SaveRecording inserts a recording, or updates path, format, channels, status, length, size and end of the one with its ID.
 func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *recording
@@ -51,7 +57,7 @@ func (s *Store) SaveRecording(ctx context.Context, recording *Recording) error {
 		}
 		err := tx.write(ctx).Clauses(clause.OnConflict{
 			Columns:   []clause.Column{{Name: "id"}},
-			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "channels", "status", "masked", "seconds", "ended_at"}),
+			DoUpdates: clause.AssignmentColumns([]string{"path", "format", "channels", "status", "masked", "remote", "size", "seconds", "ended_at"}),
 		}).Create(&row).Error
 		if err != nil {
 			return explain(err, "save recording of call %q", row.CallID)
