@@ -13,8 +13,9 @@ type Customer struct {
 	Currency      string
 	BalanceMicros int64
 	HeldMicros    int64
-	CreatedAt     time.Time `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt     time.Time `gorm:"serializer:moment;autoUpdateTime:false"`
+	Limits        CustomerLimits `gorm:"embedded"`
+	CreatedAt     time.Time      `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt     time.Time      `gorm:"serializer:moment;autoUpdateTime:false"`
 }
 
 // CreateCustomer inserts a customer and fills ID, currency (default USD) and times. A positive BalanceMicros becomes the first
