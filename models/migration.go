@@ -17,10 +17,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migration is one step of the schema; AppliedAt is nil while it is pending.
+// Migration is one step of the schema; AppliedAt is nil while it is pending. About says in words what the step brings.
 type Migration struct {
 	Version   int64
 	Name      string
+	About     string
 	AppliedAt *time.Time
 }
 
@@ -34,7 +35,7 @@ func (s *Store) migrator() (*goose.Provider, error) {
 		return nil, fmt.Errorf("prepare migrations: %w", err)
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{
-		goose.WithDisableGlobalRegistry(true), goose.WithSlog(s.logger), goose.WithGoMigrations(s.unshared()),
+		goose.WithDisableGlobalRegistry(true), goose.WithSlog(s.logger), goose.WithGoMigrations(s.unshared(), s.attempts(), s.remoteRecordings()),
 	}
 	if s.dialect == DialectPostgres {
 		dialect = goose.DialectPostgres
@@ -52,8 +53,11 @@ func (s *Store) migrator() (*goose.Provider, error) {
 	return provider, nil
 }
 
-// unsharedName is what the one migration that is no file is called.
+// unsharedName is what the migration is called that drops sharedRows.
 const unsharedName = "00008_unshared.go"
+
+// programs are the names of the migrations that are no files of SQL, by their version.
+var programs = map[int64]string{8: unsharedName, 11: attemptsName, 20: remoteRecordingsName}
 
 // sharedRows are references of rows that every call writes to rows that all calls of an application share. PostgreSQL checks each by locking
 // the shared row, which writes to it, and under a list of lockers where several do at a time: on two cores, 16 writers of events came to 1.2 to
@@ -106,7 +110,8 @@ func (s *Store) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	}
 	out := make([]Migration, 0, len(statuses))
 	for _, status := range statuses {
-		migration := Migration{Version: status.Source.Version, Name: cmp.Or(status.Source.Path, unsharedName)}
+		migration := Migration{Version: status.Source.Version, Name: cmp.Or(status.Source.Path, programs[status.Source.Version]),
+			About: about(status.Source.Version, status.Source.Path)}
 		if status.State == goose.StateApplied {
 			at := status.AppliedAt.UTC()
 			migration.AppliedAt = &at

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,14 +71,42 @@ func content(t *testing.T, s *models.Store, tables []string) map[string][]string
 }
 
 // shape is schemaOf in one spelling: SQLite keeps the text of statements, and where a column was added and dropped a little of
-// its white space.
+// its white space. The order of columns means nothing: one that was dropped and added again is the last. Nor does an empty default: SQLite
+// adds no column that must hold something without one.
 func shape(t *testing.T, s *models.Store) []string {
 	t.Helper()
 	rows := schemaOf(t, models.Reader(s))
 	for i := range rows {
 		rows[i] = strings.ReplaceAll(regexp.MustCompile(`\s+`).ReplaceAllString(rows[i], " "), " )", ")")
+		if head, body, ok := strings.Cut(rows[i], "("); ok && strings.Contains(head, "CREATE TABLE") {
+			parts := definitions(strings.TrimSuffix(body, ")"))
+			for i := range parts {
+				parts[i] = strings.TrimSuffix(parts[i], " DEFAULT ''")
+			}
+			slices.Sort(parts)
+			rows[i] = head + "(" + strings.Join(parts, ", ") + ")"
+		}
 	}
 	return rows
+}
+
+// definitions splits what stands between the parentheses of a CREATE TABLE at the commas that stand in no others.
+func definitions(body string) []string {
+	var parts []string
+	depth, begin := 0, 0
+	for i, c := range body {
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				parts, begin = append(parts, strings.TrimSpace(body[begin:i])), i+1
+			}
+		}
+	}
+	return append(parts, strings.TrimSpace(body[begin:]))
 }
 
 // first opens an empty database of the first schema.
@@ -238,6 +267,7 @@ func TestSharedRowsAreNotReferenced(t *testing.T) {
 	require.Zero(t, shared())
 	steps, err := s.MigrationStatus(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, "00008_unshared.go", steps[len(steps)-1].Name)
-	require.NotNil(t, steps[len(steps)-1].AppliedAt)
+	unshared := slices.IndexFunc(steps, func(m models.Migration) bool { return m.Name == "00008_unshared.go" })
+	require.GreaterOrEqual(t, unshared, 0)
+	require.NotNil(t, steps[unshared].AppliedAt)
 }
