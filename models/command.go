@@ -9,7 +9,7 @@ import (
 
 // Kinds of commands.
 const (
-	// CommandDial dials an outbound call that was created where its node is not held.
+	// CommandDial dials an outbound call: the first time, or over another trunk, when it may have rung already.
 	CommandDial = "dial"
 	// CommandDirect gives a call a new list of actions, or more for the one it has.
 	CommandDirect = "direct"
@@ -125,7 +125,7 @@ func (s *Store) ClaimDial(ctx context.Context, command *Command, token int64, ag
 	var call *Call
 	err := s.InTx(ctx, func(tx *Store) error {
 		// The call before its node, see acquireNode.
-		fence := "UPDATE calls SET fence = ? WHERE id = ? AND status = '" + CallDialing + "'"
+		fence := "UPDATE calls SET fence = ? WHERE id = ? AND status IN ('" + CallDialing + "', '" + CallRinging + "')"
 		ours := false
 		if again {
 			standing := tx.write(ctx).Exec(fence+" AND fence = ?", token, command.CallID, token)

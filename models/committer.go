@@ -238,7 +238,7 @@ func (b *openBatch) turn(t *ticket) (verdict, error) {
 			return turnRetry, nil
 		}
 	}
-	if retryable(err) && t.runs < txAttempts {
+	if (b.core.plans.refused(err) || retryable(err)) && t.runs < txAttempts {
 		return turnRetry, nil
 	}
 	t.answer(err)

@@ -34,7 +34,7 @@ type DeliveryFilter struct {
 // deliveryCursor is the word in the cursors of ListDeliveries.
 const deliveryCursor = "deliveries"
 
-// ListDeliveries returns a page of a customer's deliveries that pass the filter, those of the newest events first, and the cursor
+// ListDeliveries returns a page of the deliveries of a customer, or AnyCustomer, that pass the filter, those of the newest events first, and the cursor
 // of the next page.
 func (s *Store) ListDeliveries(ctx context.Context, customerID string, filter DeliveryFilter, page Page) ([]DeliveryDetail, string, error) {
 	query, position, err := s.narrowed(ctx, s.deliveries(ctx, customerID), customerID, &filter)
@@ -59,7 +59,7 @@ func (s *Store) ListDeliveries(ctx context.Context, customerID string, filter De
 	return rows, "", nil
 }
 
-// DeliveryByEvent returns the delivery of a customer's event, or ErrNotFound, also where the event was not to be told.
+// DeliveryByEvent returns the delivery of an event of a customer, or AnyCustomer, or ErrNotFound, also where the event was not to be told.
 func (s *Store) DeliveryByEvent(ctx context.Context, customerID, eventID string) (*DeliveryDetail, error) {
 	var rows []DeliveryDetail
 	if err := s.deliveries(ctx, customerID).Where("d.event_id = ?", eventID).Scan(&rows).Error; err != nil {
@@ -71,10 +71,10 @@ func (s *Store) DeliveryByEvent(ctx context.Context, customerID, eventID string)
 	return &rows[0], nil
 }
 
-// EventByID returns an event of a customer, or ErrNotFound.
+// EventByID returns an event of a customer, or AnyCustomer, or ErrNotFound.
 func (s *Store) EventByID(ctx context.Context, customerID, id string) (*Event, error) {
 	var row Event
-	if err := s.read(ctx).Where("id = ? AND customer_id = ?", id, customerID).Take(&row).Error; err != nil {
+	if err := ownedBy(s.read(ctx).Where("id = ?", id), "customer_id", customerID).Take(&row).Error; err != nil {
 		return nil, explain(err, "event %q", id)
 	}
 	return &row, nil
@@ -82,14 +82,13 @@ func (s *Store) EventByID(ctx context.Context, customerID, id string) (*Event, e
 
 // deliveries begins a query for deliveries of a customer.
 func (s *Store) deliveries(ctx context.Context, customerID string) *gorm.DB {
-	return s.read(ctx).Table("webhook_deliveries d").
+	return ownedBy(s.read(ctx).Table("webhook_deliveries d").
 		Select(`d.*, e.customer_id, e.subject_id AS subject, e.call_id, e.type, COALESCE(d.told, d.seq) AS sequence, e.created_at, e.position,
 			CASE WHEN d.state = '`+DeliveryPending+`' AND d.seq = s.acked_seq + 1 AND p.disabled_at IS NULL AND COALESCE(s.lease_until, 0) <= ?
 				THEN s.due_at END AS next_attempt_at`, micros(s.Now())).
 		Joins("JOIN events e ON e.id = d.event_id").
 		Joins("LEFT JOIN webhook_streams s ON s.subject_id = d.subject_id AND s.endpoint_id = d.endpoint_id").
-		Joins("LEFT JOIN webhook_endpoints p ON p.application_id = d.endpoint_id").
-		Where("e.customer_id = ?", customerID)
+		Joins("LEFT JOIN webhook_endpoints p ON p.application_id = d.endpoint_id"), "e.customer_id", customerID)
 }
 
 // fewRows is how many rows are sorted rather than looked for along the journal.
@@ -105,7 +104,7 @@ func (s *Store) narrowed(ctx context.Context, query *gorm.DB, customerID string,
 		return narrow, position, nil
 	}
 	narrow = narrow.Where("d.state = ?", filter.State)
-	apps := s.read(ctx).Table("applications").Select("id").Where("customer_id = ?", customerID)
+	apps := ownedBy(s.read(ctx).Table("applications").Select("id"), "customer_id", customerID)
 	if filter.ApplicationID != "" {
 		apps = apps.Where("id = ?", filter.ApplicationID)
 	}

@@ -108,13 +108,13 @@ func (c *core) connectPostgres(location string, writers, readers int) error {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "tandem"
 	}
-	if c.writer, err = openPostgres(config, writers); err != nil {
+	if c.writer, err = c.openPostgres(config, writers); err != nil {
 		return err
 	}
-	if c.reader, err = openPostgres(config, readers); err != nil {
+	if c.reader, err = c.openPostgres(config, readers); err != nil {
 		return errors.Join(err, c.disconnect())
 	}
-	apart, err := openPostgres(config, leasers)
+	apart, err := c.openPostgres(config, leasers)
 	if err != nil {
 		return errors.Join(err, c.disconnect())
 	}
@@ -122,14 +122,15 @@ func (c *core) connectPostgres(location string, writers, readers int) error {
 	return nil
 }
 
-func openPostgres(config *pgx.ConnConfig, connections int) (*gorm.DB, error) {
+func (c *core) openPostgres(config *pgx.ConnConfig, connections int) (*gorm.DB, error) {
 	// Not a parameter of the start of the connection: a pooler between us would refuse it.
 	limit := fmt.Sprintf("SET idle_in_transaction_session_timeout = %d", idleTimeout.Milliseconds())
 	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		c.plans.begin(conn)
 		_, err := conn.Exec(ctx, limit)
 		return err
-	}))
-	return openGorm(postgres.New(postgres.Config{Conn: pool}), pool, connections)
+	}), stdlib.OptionResetSession(c.plans.renew))
+	return openGorm(postgres.New(postgres.Config{Conn: &plannedPool{DB: pool, plans: &c.plans}}), pool, connections)
 }
 
 func openGorm(dialector gorm.Dialector, pool *sql.DB, connections int) (*gorm.DB, error) {

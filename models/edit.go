@@ -27,7 +27,7 @@ func (s *Store) EditApplication(ctx context.Context, customerID, id string) (*Ap
 
 // EditTrunk is Trunk for a transaction that goes on to change the row. ErrNotFound as there.
 func (s *Store) EditTrunk(ctx context.Context, customerID, id string) (*Trunk, error) {
-	return s.takeTrunk(s.edit(ctx, customerID, id), "trunk %q", id)
+	return s.takeTrunk(ctx, s.edit(ctx, customerID, id), "trunk %q", id)
 }
 
 // EditDID is DID for a transaction that goes on to change the row. ErrNotFound as there.

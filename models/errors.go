@@ -35,6 +35,8 @@ var (
 	ErrBadCursor = errors.New("bad cursor")
 	// ErrIdempotencyKeyExists: an answer is stored under the idempotency key already.
 	ErrIdempotencyKeyExists = errors.New("idempotency key exists")
+	// ErrNodeDraining: the node is being emptied and takes no new call.
+	ErrNodeDraining = errors.New("node is draining")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store closed")
 	// ErrUnsealed: a stored secret was not sealed for its place with the store's key.
@@ -48,10 +50,12 @@ var violated = []struct {
 	sentinel   error
 }{
 	{"trunks_gateway_name_key", "trunks.gateway_name", ErrGatewayNameExists},
-	{"trunks_inbound_ip_key", "trunks.inbound_ip", ErrInboundIPExists},
+	{"trunk_addresses_first_key", "trunk_addresses.first_address", ErrInboundIPExists},
 	{"dids_number_key", "dids.number_e164", ErrNumberExists},
 	{"nodes_name_key", "nodes.name", ErrNameExists},
 	{"idempotent_responses_pkey", "idempotent_responses.customer_id, idempotent_responses.key", ErrIdempotencyKeyExists},
+	{"blocks_address_key", "blocks.address", ErrBlockExists},
+	{"block_exceptions_address_key", "block_exceptions.address", ErrBlockExists},
 	{"calls_channel_id_key", "calls.channel_id", ErrChannelExists},
 	{"events_terminal_key", "events.call_id", ErrStale},
 	{"queue_entries_call_key", "queue_entries.call_id", ErrInUse},

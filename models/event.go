@@ -38,7 +38,7 @@ type EventBody func(told int64, id string, at time.Time) ([]byte, error)
 // AppendEvent adds the next event of a call to its journal, in the same transaction as the change that it tells of, and queues
 // it for the application's webhook if the application wants events of its kind now. It needs CallID and Type and fills the
 // rest; body is called once per run of the transaction. A call has one terminal event (call.completed or call.failed):
-// ErrStale for a second, for any other event of a call that has ended, and where the event has a fence that is not the call's any
+// ErrStale for a second, for any other event of a call that has ended but that a recording has come late, and where the event has a fence that is not the call's any
 // more.
 func (s *Store) AppendEvent(ctx context.Context, event *Event, body EventBody) error {
 	return s.InTx(ctx, func(tx *Store) error {
@@ -53,7 +53,7 @@ func (s *Store) AppendEvent(ctx context.Context, event *Event, body EventBody) e
 		if row.Fence != 0 {
 			where, args = where+" AND fence = ?", append(args, row.Fence)
 		}
-		if !terminal(row.Type) {
+		if !terminal(row.Type) && !trailing(row.Type) {
 			where += " AND ended_at IS NULL"
 		}
 		err := tx.write(ctx).Raw(`UPDATE calls SET last_sequence = last_sequence + 1 WHERE `+where+` RETURNING last_sequence, customer_id, application_id,
@@ -81,6 +81,9 @@ func (s *Store) AppendEvent(ctx context.Context, event *Event, body EventBody) e
 
 // terminal says that an event is the last of its call.
 func terminal(kind string) bool { return kind == "call.completed" || kind == "call.failed" }
+
+// trailing says that an event may follow the end of its call: a recording comes from its node when the node can send it.
+func trailing(kind string) bool { return kind == "recording.available" || kind == "recording.failed" }
 
 // AppendSubjectEvent is AppendEvent for what is no call: the event's SubjectID is the trunk or application that it tells of. It
 // needs CustomerID, ApplicationID, SubjectID and Type and fills the rest. Where always is set, the application is told whatever

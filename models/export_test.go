@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"gorm.io/gorm"
 )
@@ -70,3 +71,36 @@ func LoseCommit(ctx context.Context, s *Store, fn func(tx *Store) error) error {
 	}
 	return fmt.Errorf("commit transaction: %w", classify(io.ErrUnexpectedEOF))
 }
+
+// RefusedPlans counts the plans that the database has refused.
+func RefusedPlans(s *Store) int64 { return s.plans.schema.Load() }
+
+// Snapshot reads a customer in a snapshot.
+func Snapshot(ctx context.Context, s *Store, customerID string) error {
+	return s.snapshot(ctx, func(tx *Store) error {
+		_, err := tx.Customer(ctx, customerID)
+		return err
+	})
+}
+
+// ExplainFindCalls is how SQLite would find calls.
+func ExplainFindCalls(ctx context.Context, s *Store, filter OperatorCallFilter, page Page) (string, error) {
+	query, err := s.findCalls(ctx, &filter, page)
+	if err != nil {
+		return "", err
+	}
+	statement := query.Session(&gorm.Session{DryRun: true}).Find(&[]Call{}).Statement
+	var steps []struct{ Detail string }
+	err = s.read(ctx).Raw("EXPLAIN QUERY PLAN "+statement.SQL.String(), statement.Vars...).Scan(&steps).Error
+	var plan []string
+	for _, step := range steps {
+		plan = append(plan, step.Detail)
+	}
+	return strings.Join(plan, "; "), err
+}
+
+// KeepStrangers keeps less of them than MaxStrangers.
+func KeepStrangers(s *Store, most int64) { s.strangersKept = most }
+
+// HostPrefix is what is protected of an address with or without a port.
+var HostPrefix = hostPrefix

@@ -27,6 +27,15 @@ const (
 	PrefixConference  = "conf_"
 	PrefixMember      = "cm_"
 	PrefixCommand     = "cmd_"
+	PrefixChange      = "tch_"
+	PrefixDrift       = "drift_"
+	PrefixOrder       = "order_"
+	PrefixImport      = "imp_"
+	PrefixOperator    = "oper_"
+	PrefixAudit       = "aud_"
+	PrefixRequest     = "ask_"
+	PrefixBlock       = "block_"
+	PrefixException   = "never_"
 )
 
 var ids = struct {

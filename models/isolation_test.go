@@ -37,7 +37,6 @@ func TestIsolation(t *testing.T) {
 			"Trunk":              func(id string) error { _, err := s.Trunk(ctx, id, trunk.ID); return err },
 			"DeleteTrunk":        func(id string) error { return s.DeleteTrunk(ctx, id, trunk.ID) },
 			"UpdateTrunk":        func(id string) error { changed := *trunk; changed.CustomerID = id; return s.UpdateTrunk(ctx, &changed) },
-			"ActiveOutbound":     func(id string) error { _, err := s.ActiveOutboundTrunk(ctx, id); return err },
 			"DID":                func(id string) error { _, err := s.DID(ctx, id, did.ID); return err },
 			"DIDByNumber":        func(id string) error { _, err := s.DIDByNumber(ctx, id, did.NumberE164); return err },
 			"DeleteDID":          func(id string) error { return s.DeleteDID(ctx, id, did.ID) },
@@ -100,7 +99,7 @@ func TestIsolation(t *testing.T) {
 		// What one customer owns cannot be pointed at another's: the database refuses it.
 		refused := map[string]error{
 			"DID":       s.CreateDID(ctx, &models.DID{CustomerID: foreign.ID, ApplicationID: &app.ID, NumberE164: "+15559999999"}),
-			"trunk":     s.CreateTrunk(ctx, &models.Trunk{CustomerID: foreign.ID, ApplicationID: &app.ID, Direction: models.Inbound, InboundIP: "192.0.2.1"}),
+			"trunk":     s.CreateTrunk(ctx, &models.Trunk{CustomerID: foreign.ID, ApplicationID: &app.ID, Direction: models.Inbound, InboundIPs: []string{"192.0.2.1"}}),
 			"call":      s.CreateCall(ctx, &models.Call{CustomerID: foreign.ID, ApplicationID: app.ID, Direction: models.Outbound, Status: models.CallDialing}),
 			"call on":   s.CreateCall(ctx, &models.Call{CustomerID: foreign.ID, ApplicationID: foreignApp.ID, TrunkID: &trunk.ID, Direction: models.Outbound, Status: models.CallDialing}),
 			"call to":   s.CreateCall(ctx, &models.Call{CustomerID: foreign.ID, ApplicationID: foreignApp.ID, DIDID: &did.ID, Direction: models.Inbound, Status: models.CallRinging}),

@@ -58,8 +58,8 @@ type JournalPage struct {
 	More bool
 }
 
-// Journal returns a customer's events of all calls, trunks and applications in the order of the journal, oldest first, behind
-// the page's cursor. No event is missed by who reads on with Next, however many write meanwhile. ErrBadCursor for a cursor that
+// Journal returns a customer's events, or those of AnyCustomer, of all calls, trunks and applications in the order of the journal,
+// oldest first, behind the page's cursor. No event is missed by who reads on with Next, however many write meanwhile. ErrBadCursor for a cursor that
 // Journal did not return.
 func (s *Store) Journal(ctx context.Context, customerID string, filter EventFilter, page Page) (*JournalPage, error) {
 	var after int64
@@ -76,7 +76,7 @@ func (s *Store) Journal(ctx context.Context, customerID string, filter EventFilt
 	if page.Cursor == JournalEnd {
 		return &JournalPage{Next: encodePosition(journalCursor, end)}, nil
 	}
-	query := filter.scope(s.read(ctx).Table("events e").Where("e.customer_id = ? AND e.position > ? AND e.position <= ?", customerID, after, end))
+	query := filter.scope(ownedBy(s.read(ctx).Table("events e").Where("e.position > ? AND e.position <= ?", after, end), "e.customer_id", customerID))
 	var rows []Event
 	if err := query.Order("e.position").Limit(page.limit() + 1).Find(&rows).Error; err != nil {
 		return nil, explain(err, "read journal of customer %q", customerID)

@@ -12,6 +12,8 @@ const (
 	LegDial     = "dial"
 	LegTransfer = "transfer"
 	LegQueue    = "queue"
+	// LegAttempt is an attempt to dial the call's own number over a trunk that failed. It has ended when it is stored.
+	LegAttempt = "attempt"
 )
 
 // Statuses of a leg; the last is final.
@@ -22,7 +24,8 @@ const (
 	LegEnded    = "ended"
 )
 
-// Leg is another channel that a call was given: a number or URI that it dialled, or the waiting call that it was joined with.
+// Leg is another channel that a call was given: a number or URI that it dialled, the waiting call that it was joined with, or the channel that it had on
+// a trunk that failed.
 type Leg struct {
 	ID         string
 	CallID     string

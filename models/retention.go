@@ -20,16 +20,18 @@ type Retention struct {
 	Deliveries time.Duration
 	// Attempts are kept since they were made.
 	Attempts time.Duration
-	// Calls is for how long after their end calls keep their legs, their stays in queues and conferences, and their place in
-	// their actions.
+	// Calls is for how long after their end calls keep their legs, their stays in queues and conferences, what they asked their
+	// application, and their place in their actions.
 	Calls time.Duration
 	// CDRs are kept since they arrived, at least until they were held against what was billed.
 	CDRs time.Duration
+	// Strangers are kept since they were last seen, and blocks since they ended, at least for RelapseMemory.
+	Strangers time.Duration
 }
 
-// Pruned counts what Prune has deleted; Calls are those whose legs, stays and place are gone.
+// Pruned counts what Prune has deleted; Calls are those whose legs, stays, questions and place are gone.
 type Pruned struct {
-	Events, Deliveries, Attempts, Streams, Calls, Conferences, CDRs int64
+	Events, Deliveries, Attempts, Streams, Calls, Conferences, CDRs, TrunkChanges, Strangers, Blocks int64
 }
 
 // pruneBatch is how many rows one transaction of Prune deletes of a table, or looks at: few enough that nobody waits for it.
@@ -50,7 +52,7 @@ func (s *Store) TakeRetention(ctx context.Context, every time.Duration) (turn bo
 // last one took, and ends early with its error. What was deleted is counted also when there is an error.
 func (s *Store) Prune(ctx context.Context, keep Retention, rest func(took time.Duration) error) (Pruned, error) {
 	p := &pruning{store: s, keep: keep, now: s.Now(), rest: rest}
-	for _, step := range []func(context.Context) error{p.attempts, p.journals, p.calls, p.conferences, p.cdrs} {
+	for _, step := range []func(context.Context) error{p.attempts, p.journals, p.calls, p.conferences, p.cdrs, p.trunkChanges, p.strangers, p.blocks} {
 		if err := step(ctx); err != nil {
 			return p.gone, fmt.Errorf("prune: %w", err)
 		}
@@ -110,6 +112,28 @@ func (p *pruning) cdrs(ctx context.Context) error {
 	return explain(err, "delete CDRs")
 }
 
+func (p *pruning) trunkChanges(ctx context.Context) error {
+	err := p.drain(ctx, TrunkChangesKept, &p.gone.TrunkChanges,
+		"DELETE FROM trunk_changes WHERE id IN (SELECT id FROM trunk_changes WHERE created_at < ? ORDER BY created_at LIMIT ?)")
+	return explain(err, "delete changes of trunks")
+}
+
+func (p *pruning) strangers(ctx context.Context) error {
+	err := p.drain(ctx, p.keep.Strangers, &p.gone.Strangers, `DELETE FROM strangers WHERE (source, node_id) IN (
+		SELECT source, node_id FROM strangers WHERE last_seen_at < ? ORDER BY last_seen_at LIMIT ?)`)
+	return explain(err, "delete strangers")
+}
+
+// blocks also goes through those that have expired without anybody noting it.
+func (p *pruning) blocks(ctx context.Context) error {
+	if p.keep.Strangers == 0 {
+		return nil
+	}
+	err := p.drain(ctx, max(p.keep.Strangers, RelapseMemory), &p.gone.Blocks,
+		"DELETE FROM blocks WHERE id IN (SELECT id FROM blocks WHERE COALESCE(ended_at, expires_at) < ? ORDER BY created_at LIMIT ?)")
+	return explain(err, "delete blocks")
+}
+
 func (p *pruning) conferences(ctx context.Context) error {
 	err := p.drain(ctx, p.keep.Calls, &p.gone.Conferences, `DELETE FROM conferences WHERE id IN (
 		SELECT c.id FROM conferences c WHERE c.ended_at < ? AND NOT EXISTS (SELECT 1 FROM conference_members m WHERE m.conference_id = c.id)
@@ -132,6 +156,7 @@ func (p *pruning) calls(ctx context.Context) error {
 			}
 			for _, statement := range []string{
 				"DELETE FROM legs WHERE call_id IN ?", "DELETE FROM queue_entries WHERE call_id IN ?", "DELETE FROM conference_members WHERE call_id IN ?",
+				"DELETE FROM answer_requests WHERE call_id IN ?",
 			} {
 				if err := tx.write(ctx).Exec(statement, ids).Error; err != nil {
 					return err

@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,20 +10,24 @@ import (
 	"tandem/models/modelstest"
 )
 
-func TestRoutingRevisionChangesWithTrunksAndDIDs(t *testing.T) {
+func TestRevisionsChangeWithTrunksAndDIDs(t *testing.T) {
 	t.Parallel()
 	modelstest.RunPair(t, "", func(t *testing.T, s, other *models.Store) {
 		ctx := t.Context()
 		seen := map[string]bool{}
 		changed := func() {
 			t.Helper()
-			revision, err := other.RoutingRevision(ctx)
-			require.NoError(t, err)
+			read := func() string {
+				trunks, err := other.TrunkRevision(ctx)
+				require.NoError(t, err)
+				numbers, err := other.DIDShards(ctx)
+				require.NoError(t, err)
+				return fmt.Sprint(trunks, numbers)
+			}
+			revision := read()
 			require.False(t, seen[revision], revision)
 			seen[revision] = true
-			again, err := other.RoutingRevision(ctx)
-			require.NoError(t, err)
-			require.Equal(t, revision, again)
+			require.Equal(t, revision, read())
 		}
 		changed()
 		customer := modelstest.Customer(t, s, 0)

@@ -60,6 +60,7 @@ type core struct {
 	nowhere     *gorm.DB
 	nowherePool *sql.DB
 	health      health
+	plans       plans
 	sealer      *sealer
 	logger      *slog.Logger
 	now         func() time.Time
@@ -70,6 +71,9 @@ type core struct {
 	many, apart *writerPool
 	// closing is closed when no transaction may begin any more.
 	closing chan struct{}
+
+	// strangersKept is MaxStrangers.
+	strangersKept int64
 
 	// commits counts the write transactions that were committed.
 	commits atomic.Int64
@@ -95,6 +99,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		now:     cfg.Now,
 		closing: make(chan struct{}),
+
+		strangersKept: MaxStrangers,
 	}
 	if c.ownClock = c.now != nil; !c.ownClock {
 		c.now = time.Now

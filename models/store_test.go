@@ -135,7 +135,7 @@ func TestQueriesUseIndexes(t *testing.T) {
 		"SELECT * FROM calls WHERE status IN ('queued', 'dialing', 'ringing', 'in_progress') AND node_id = 'n' ORDER BY created_at, id":                              "calls_live_node",
 		"SELECT * FROM calls WHERE channel_id = 'x' AND channel_id <> ''":                                                                                            "calls_channel_id_key",
 		"SELECT * FROM dids WHERE number_e164 = '+1' AND deleted_at IS NULL":                                                                                         "dids_number_key",
-		"SELECT * FROM trunks WHERE deleted_at IS NULL AND inbound_first <> '' AND inbound_first <= '4' ORDER BY inbound_first DESC LIMIT 1":                         "trunks_inbound_range",
+		"SELECT * FROM trunk_addresses WHERE first_address <= '4' ORDER BY first_address DESC LIMIT 1":                                                               "trunk_addresses_first_key",
 		"SELECT * FROM api_keys WHERE lookup = 'x' AND revoked_at IS NULL":                                                                                           "api_keys_lookup",
 		"SELECT rowid FROM webhook_streams WHERE endpoint_id = 'e' AND due_at <= 1 ORDER BY due_at LIMIT 4":                                                          "webhook_streams_claim (endpoint_id=? AND due_at<?)",
 		"SELECT COUNT(*) FROM webhook_streams l WHERE l.endpoint_id = 'e' AND l.lease_until > 1":                                                                     "webhook_streams_leased (endpoint_id=? AND lease_until>?)",

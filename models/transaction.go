@@ -13,7 +13,7 @@ import (
 const (
 	// txTimeout bounds one transaction; a database that does not answer must not hang its writers.
 	txTimeout = 30 * time.Second
-	// txAttempts is how often a function runs when the database asks for a retry (serialization failure, deadlock).
+	// txAttempts is how often a function runs when the database asks for a retry (serialization failure, deadlock, refused plan).
 	txAttempts = 5
 )
 
@@ -28,8 +28,12 @@ type txState struct {
 	mark string
 	// last is what is done right before the commit, see atEnd.
 	last []func() error
+	// begins are the calls and legs that the transaction begins on what has limits, see TakeTrunks and TakeCustomer.
+	begins *beginnings
 	// placed is set once the transaction holds its lock of the journal, see journal.go.
 	placed bool
+	// shards are those whose numbers the transaction changes, see touchDIDs.
+	shards map[string]struct{}
 	// deferred notes the writes of a transaction that reaches no database.
 	deferred *Deferred
 }
@@ -77,6 +81,7 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
 	if s.tx != nil {
 		return fn(s)
 	}
+	fn, ended := audited(ctx, fn)
 	var err error
 	if s.committer != nil {
 		err = s.committer.do(ctx, fn)
@@ -87,6 +92,7 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Store) error) error {
 		err = classify(err)
 	}
 	s.observe(err)
+	ended(err)
 	return err
 }
 
@@ -173,7 +179,7 @@ func (c *core) attempt(ctx context.Context, on *writerPool, fn func(tx *Store) e
 		}
 		undo := db.Rollback().Error
 		// A rollback that fails means that the connection broke under fn, before anything was committed.
-		return retryable(err) || undo != nil && life.Err() == nil && !errors.Is(away(err), ErrStorageFull), err
+		return c.plans.refused(err) || retryable(err) || undo != nil && life.Err() == nil && !errors.Is(away(err), ErrStorageFull), err
 	}
 	if err := db.Commit().Error; err != nil {
 		return retryable(err), fmt.Errorf("commit transaction: %w", err)

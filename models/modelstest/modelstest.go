@@ -86,6 +86,12 @@ func Open(t *testing.T) *models.Store {
 	return open(t, SQLiteURL(t), nil)
 }
 
+// OpenNow is Open with a clock of the test's own.
+func OpenNow(t *testing.T, now func() time.Time) *models.Store {
+	t.Helper()
+	return open(t, SQLiteURL(t), now)
+}
+
 // OpenPostgres returns an empty store on PostgreSQL and skips the test where there is none.
 func OpenPostgres(t *testing.T) *models.Store {
 	t.Helper()

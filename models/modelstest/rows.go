@@ -53,7 +53,7 @@ func InboundTrunk(t testing.TB, s *models.Store, customer *models.Customer, app 
 	number := Serial()
 	trunk := &models.Trunk{
 		CustomerID: customer.ID, Name: fmt.Sprintf("Inbound %d", number), Direction: models.Inbound,
-		InboundIP: fmt.Sprintf("198.18.%d.%d", number/256%256, number%256), IsActive: true,
+		InboundIPs: []string{fmt.Sprintf("198.18.%d.%d", number/256%256, number%256)}, IsActive: true,
 	}
 	if app != nil {
 		trunk.ApplicationID = &app.ID
