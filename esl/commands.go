@@ -18,6 +18,7 @@ import (
 type commandConn struct {
 	conn   *connection
 	fence  Fence
+	tell   func(command string, took time.Duration, err error)
 	window chan struct{} // one token per command that is sent and not answered
 	out    chan outgoing // never blocks: as large as the window
 
@@ -41,12 +42,20 @@ type outgoing struct {
 	fenced chan struct{} // closed where it was not written, because the lease ran out on the way
 }
 
-func newCommandConn(conn *connection, window int, fence Fence) *commandConn {
-	return &commandConn{conn: conn, fence: fence, window: make(chan struct{}, window), out: make(chan outgoing, window)}
+func newCommandConn(conn *connection, window int, fence Fence, tell func(command string, took time.Duration, err error)) *commandConn {
+	return &commandConn{conn: conn, fence: fence, tell: tell, window: make(chan struct{}, window), out: make(chan outgoing, window)}
 }
 
 // do sends a message and waits for its reply, which may be a refusal (*CommandError).
 func (c *commandConn) do(ctx context.Context, m message) (frame, error) {
+	began := time.Now()
+	f, err := c.pass(ctx, m)
+	c.tell(m.label, time.Since(began), err)
+	return f, err
+}
+
+// pass sends a message once the fence lets it, as often as it comes back unwritten.
+func (c *commandConn) pass(ctx context.Context, m message) (frame, error) {
 	for {
 		if !m.unfenced {
 			if err := passFence(ctx, c.fence, m); err != nil {

@@ -460,7 +460,7 @@ func TestWhatNeverReachedTheSocketWasNotSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newCommandConn(&connection{Conn: &brokenConn{takes: tt.takes}}, 2, free{})
+				c := newCommandConn(&connection{Conn: &brokenConn{takes: tt.takes}}, 2, free{}, func(string, time.Duration, error) {})
 				errs := make([]chan error, 2)
 				for i := range errs {
 					errs[i] = make(chan error, 1)

@@ -30,7 +30,9 @@ type Target struct {
 	CallerIDNumber string
 	CallerIDName   string
 	Timeout        time.Duration // until answered; default FreeSWITCH's 60 s
-	Variables      []Var
+	// Codecs are offered to the party, the first one first, and no others; none offers what the profile is set to.
+	Codecs    []string
+	Variables []Var
 }
 
 // DialString is a dial string for [Bridge], made by [NewDial].
@@ -77,7 +79,7 @@ func (t *Target) address() (string, error) {
 	if err := checkPattern("gateway", t.Gateway, gatewayPattern, "letters, digits, '.', '_' or '-'"); err != nil {
 		return "", err
 	}
-	if err := checkPattern("number", t.Number, numberPattern, "1 to 15 digits with an optional leading +"); err != nil {
+	if err := checkPattern("number", t.Number, numberPattern, "1 to 32 digits with an optional leading +"); err != nil {
 		return "", err
 	}
 	return "sofia/gateway/" + t.Gateway + "/" + t.Number, nil
@@ -170,6 +172,13 @@ func (t *Target) variables(more []Var) (variables, error) {
 		}
 		vars = append(vars, Var{"originate_timeout", seconds})
 	}
+	if len(t.Codecs) > 0 {
+		codecs, err := codecString(t.Codecs)
+		if err != nil {
+			return nil, err
+		}
+		vars = append(vars, Var{codecVariable, codecs})
+	}
 	vars = append(vars, more...)
 	for _, v := range t.Variables {
 		if err := v.check(); err != nil {
@@ -178,6 +187,24 @@ func (t *Target) variables(more []Var) (variables, error) {
 		vars = append(vars, v)
 	}
 	return vars, nil
+}
+
+// codecVariable is what a leg offers, whatever its profile is set to (switch_core_media.c, switch_core_media_prepare_codecs).
+const codecVariable = "absolute_codec_string"
+
+// maxCodecs is how many codecs a leg may offer.
+const maxCodecs = 16
+
+func codecString(codecs []string) (string, error) {
+	if len(codecs) > maxCodecs {
+		return "", refuse("codecs", "must be at most %d", maxCodecs)
+	}
+	for _, codec := range codecs {
+		if err := checkPattern("codecs", codec, codecPattern, "named with letters, digits and '-'"); err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(codecs, ","), nil
 }
 
 // list writes the variables between braces, escaped for the two layers that every dial string goes through.

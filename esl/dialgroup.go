@@ -100,10 +100,15 @@ func (t *Target) leg() (string, error) {
 		return address, nil
 	}
 	pairs := make([]string, len(vars))
+	open, delimiter := "[", ","
+	if len(t.Codecs) > 0 {
+		// The names of codecs are joined by commas. None of the values holds a colon.
+		open, delimiter = "[^^:", ":"
+	}
 	for i, v := range vars {
 		pairs[i] = v.Name + "=" + v.Value
 	}
-	return "[" + strings.Join(pairs, ",") + "]" + address, nil
+	return open + strings.Join(pairs, delimiter) + "]" + address, nil
 }
 
 // variables are those of all legs. The time of the whole is a little longer than that of any leg, so that each ends by its own.

@@ -1,6 +1,7 @@
 package esl
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +22,38 @@ func TestDialGroup(t *testing.T) {
 		{Group{Targets: []Target{{Gateway: "gw1", Number: "123"}}}, "sofia/gateway/gw1/123"},
 		{Group{Targets: two}, "{originate_timeout=25}[origination_uuid=11111111-1111-1111-1111-111111111111,origination_caller_id_number=+1555,leg_timeout=20,bridge_answer_timeout=20]sofia/gateway/gw1/+15550100," +
 			"[origination_uuid=22222222-2222-2222-2222-222222222222,leg_timeout=15,bridge_answer_timeout=15]sofia/external/sip:anna@pbx.example"},
+		{Group{Targets: []Target{
+			{Gateway: "gw1", Number: "123", ChannelID: "11111111-1111-1111-1111-111111111111", Codecs: []string{"PCMA", "AMR-WB"}, Timeout: 20 * time.Second},
+			{Gateway: "gw2", Number: "456", Codecs: []string{"PCMU"}}, {Gateway: "gw3", Number: "789", ChannelID: "a"},
+		}}, "{originate_timeout=25}[^^:origination_uuid=11111111-1111-1111-1111-111111111111:absolute_codec_string=PCMA,AMR-WB:leg_timeout=20:bridge_answer_timeout=20]sofia/gateway/gw1/123," +
+			"[^^:absolute_codec_string=PCMU]sofia/gateway/gw2/456,[origination_uuid=a]sofia/gateway/gw3/789"},
 	} {
 		dial, err := NewDialGroup(tt.group)
 		require.NoError(t, err)
 		require.Equal(t, tt.want, dial.String())
 	}
+}
+
+// Only names of codecs pass, whatever a trunk says.
+func TestCodecsAreNames(t *testing.T) {
+	t.Parallel()
+	only := func(_ any, err error) error { return err }
+	for _, bad := range []string{"", "PCMA,PCMU", "PCMA@8000h", "a:b", "a]b", "${x}", "-a", "a b", strings.Repeat("a", 21)} {
+		for name, err := range map[string]error{
+			"group":     only(NewDialGroup(Group{Targets: []Target{{Gateway: "g", Number: "1", Codecs: []string{"PCMA", bad}}}})),
+			"dial":      only(NewDial(Target{Gateway: "g", Number: "1", Codecs: []string{bad}})),
+			"originate": only((&Originate{ChannelID: "a", Gateway: "g", Number: "1", Codecs: []string{bad}}).arguments()),
+		} {
+			require.ErrorIs(t, err, ErrRefusedInput, "%s %q", name, bad)
+		}
+	}
+	_, err := NewDial(Target{Gateway: "g", Number: "1", Codecs: slices.Repeat([]string{"PCMA"}, 17)})
+	require.ErrorIs(t, err, ErrRefusedInput)
+	args, err := (&Originate{ChannelID: "a", Gateway: "g", Number: "1", Codecs: []string{"PCMA", "G722"}}).arguments()
+	require.NoError(t, err)
+	require.Contains(t, args, `absolute_codec_string=PCMA`)
+	list := strings.TrimPrefix(strings.SplitN(modelSeparate(args, ' ', 8)[0], "}", 2)[0], "{")
+	require.Contains(t, modelSeparate(list, ',', 64), "absolute_codec_string=PCMA,G722")
 }
 
 func TestWhatIsHeardBeforeJoining(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 var (
 	// ErrDown is returned for every command while the node is not connected and resynchronised.
 	ErrDown = errors.New("node is down")
-	// ErrBusy is returned for a command that was never sent: those before it kept the switch busy for longer than its caller waits.
+	// ErrBusy is returned for a command that was never sent, because its caller waits no longer: those before it kept the switch or the channel
+	// busy, or it was not known in time whether the switch is ours.
 	ErrBusy = errors.New("switch is busy with other commands")
 	// ErrNoReply is returned when a command was sent but its reply did not come in time, or not before the connection ended: the switch may or
 	// may not have run it.

@@ -10,7 +10,8 @@ import (
 // to the handler as CHANNEL_EXECUTE_COMPLETE with the event UUID as [Event.ApplicationID], or not at all when the channel hangs up. The event
 // UUID must come from [NewEventUUID] and be stored before this is called. An application that the switch does not have hangs the call up.
 //
-// At most Config.ChannelWindow applications wait or run on a channel; one more waits here for the first to complete.
+// At most Config.ChannelWindow applications wait or run on a channel; one more waits here for the first to complete,
+// and is ErrBusy when ctx, or Config.CommandTimeout, ends before that.
 func (n *Node) Execute(ctx context.Context, channel, eventUUID string, app App) error {
 	if err := checkID("channel_id", channel); err != nil {
 		return err

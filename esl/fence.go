@@ -17,7 +17,8 @@ type Fence interface {
 	// Held says without waiting whether the switch is ours. It is asked for each command in the moment in which it is written.
 	Held() bool
 	// Check finds out where Held says no, and makes Held say yes for a while where the switch is ours all the same. It may ask the
-	// switch with [Node.Controller]. An error that is ErrFenced is final; with any other, nothing is sent that changes anything.
+	// switch with [Node.Controller]. An error that is ErrFenced is final; with any other, nothing is sent that changes anything,
+	// and the command ends as if the node were away (ErrDown), or as ErrBusy where ctx has ended.
 	Check(ctx context.Context) error
 	// Claim is called for each new connection, before anything but questions is sent on it: a switch that was restarted has forgotten
 	// whose it is. An error ends the connection.
@@ -34,16 +35,26 @@ func (free) Held() bool                          { return true }
 func (free) Check(context.Context) error         { return nil }
 func (free) Claim(context.Context, *Claim) error { return nil }
 
-// passFence waits until a message may be sent, or says why it may not.
+// passFence waits until a message may be sent, or says why it may not: with ErrFenced, with ErrBusy where the caller waited no longer, otherwise
+// with ErrDown. It is never ErrNoReply, because the message was not sent, whatever became of a question that the fence itself has asked.
 func passFence(ctx context.Context, fence Fence, m message) error {
 	if fence.Held() {
 		return nil
 	}
 	err := fence.Check(ctx)
-	if err == nil || m.asks && !errors.Is(err, ErrFenced) {
+	switch {
+	case err == nil || m.asks && !errors.Is(err, ErrFenced):
 		return nil
+	case errors.Is(err, ErrFenced):
+		return fmt.Errorf("esl: %s: %w", m.label, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("esl: %s: waiting to know whose the switch is: %w: %w", m.label, ErrBusy, context.Cause(ctx))
+	case errors.Is(err, ErrNoReply):
+		return fmt.Errorf("esl: %s: %w: %s", m.label, ErrDown, err.Error())
+	case errors.Is(err, ErrDown):
+		return fmt.Errorf("esl: %s: %w", m.label, err)
 	}
-	return fmt.Errorf("esl: %s: %w", m.label, err)
+	return fmt.Errorf("esl: %s: %w: %w", m.label, ErrDown, err)
 }
 
 // controllerVariable is the global variable of the switch that holds the token of the controller that steers it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tandem/lab"
@@ -126,6 +127,11 @@ func TestFreeSWITCHTwoChannelsAreConnected(t *testing.T) {
 	require.NoError(t, l.BridgeChannels(t.Context(), first, second))
 	e := l.event("CHANNEL_BRIDGE", first)
 	require.Equal(t, second, e.Get("Other-Leg-Unique-ID"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the switch writes its tables behind
+		tally, err := l.Tally(t.Context())
+		require.NoError(c, err)
+		require.Equal(c, Tally{Calls: 1, BridgedCalls: 1}, tally)
+	}, 10*time.Second, 50*time.Millisecond)
 	require.NoError(t, l.Kill(t.Context(), second, "NORMAL_CLEARING"))
 	l.event("CHANNEL_UNBRIDGE", first)
 	l.event("CHANNEL_HANGUP_COMPLETE", second)

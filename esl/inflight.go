@@ -26,7 +26,8 @@ func newInflight(limit int) *inflight {
 	return &inflight{limit: limit, channels: make(map[string]*channelSlots)}
 }
 
-// acquire takes a slot of the channel for the application that the event UUID names, waiting for one until the context ends or down closes.
+// acquire takes a slot of the channel for the application that the event UUID names, waiting for one until the context ends (ErrBusy) or down
+// closes (ErrDown).
 func (f *inflight) acquire(ctx context.Context, down <-chan struct{}, channel, eventUUID string) error {
 	for {
 		f.mu.Lock()
@@ -52,7 +53,7 @@ func (f *inflight) acquire(ctx context.Context, down <-chan struct{}, channel, e
 		case <-down:
 			return ErrDown
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %d applications on the channel: %w", f.limit, context.Cause(ctx))
+			return fmt.Errorf("waiting for %d applications on the channel: %w: %w", f.limit, ErrBusy, context.Cause(ctx))
 		}
 	}
 }

@@ -33,11 +33,12 @@ const maxLineBytes = 64 << 10
 var (
 	idPattern       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,95}$`)
 	gatewayPattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
-	numberPattern   = regexp.MustCompile(`^\+?[0-9]{1,15}$`)
+	numberPattern   = regexp.MustCompile(`^\+?[0-9]{1,32}$`)
 	callerPattern   = regexp.MustCompile(`^[A-Za-z0-9+._-]{1,64}$`)
 	variablePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,127}$`)
 	filePattern     = regexp.MustCompile(`^[A-Za-z0-9/._~+-]+$`)
 	dtmfPattern     = regexp.MustCompile(`^[0-9A-D*#wW]{1,128}$`)
+	codecPattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,19}$`)
 	wordPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	tonePattern     = regexp.MustCompile(`^` + tone + `(;` + tone + `){0,7}$`)
 )

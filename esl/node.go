@@ -71,6 +71,10 @@ type Config struct {
 	SlowRetry      time.Duration // pause when trying soon cannot help (wrong password, refused address, no event socket); default 30 s
 	StopTimeout    time.Duration // how long Stop waits for the handler; default 10 s
 
+	// OnCommand, when set, is told of each command: what it was, without arguments, how long it took until the reply, waiting for its turn included,
+	// and its error. It must not block.
+	OnCommand func(command string, took time.Duration, err error)
+
 	// Fence is asked before each command, and before connecting, whether this process steers the switch. Default: it always does.
 	Fence Fence
 
@@ -126,6 +130,9 @@ func (cfg *Config) setDefaults() error {
 	cfg.BackoffMax = cmp.Or(cfg.BackoffMax, 5*time.Second)
 	cfg.SlowRetry = cmp.Or(cfg.SlowRetry, 30*time.Second)
 	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, 10*time.Second)
+	if cfg.OnCommand == nil {
+		cfg.OnCommand = func(string, time.Duration, error) {}
+	}
 	if cfg.Fence == nil {
 		cfg.Fence = free{}
 	}

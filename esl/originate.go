@@ -23,6 +23,7 @@ type Originate struct {
 	CallerIDNumber string
 	CallerIDName   string
 	Timeout        time.Duration // until answered; default 60 s
+	Codecs         []string      // as of Target
 	Variables      []Var
 	// ExecuteOnAnswer run in the switch the moment the call is answered, with no controller alive: the cap on its length above all. FreeSWITCH
 	// expands their arguments in any case (switch_channel.c, switch_channel_execute_on_value); variable values cannot hold a '$'.
@@ -37,7 +38,7 @@ type Originate struct {
 const jobGrace = 15 * time.Second
 
 // Originate places a call in the background of the switch and returns when the switch has accepted the command. The job ends with the answer, or
-// with a *CommandError whose Cause says why there was none.
+// with a *CommandError whose Cause says why there was none. ErrBusy says that nothing was sent until ctx, or Config.CommandTimeout, ended.
 func (n *Node) Originate(ctx context.Context, o Originate) (*Job, error) {
 	args, err := o.arguments()
 	if err != nil {
@@ -51,6 +52,8 @@ func (n *Node) Originate(ctx context.Context, o Originate) (*Job, error) {
 	id := cmp.Or(o.JobUUID, uuid.NewString())
 	m := backgroundMessage("originate", args, id)
 	m.begin = o.Begin
+	ctx, cancel := n.bound(ctx)
+	defer cancel()
 	select {
 	case n.dials <- struct{}{}:
 		defer func() { <-n.dials }()
@@ -68,7 +71,8 @@ func (o *Originate) arguments() (string, error) {
 	}
 	t := Target{
 		Gateway: o.Gateway, Number: o.Number, SIPURI: o.SIPURI, Profile: o.Profile, ChannelID: o.ChannelID,
-		CallerIDNumber: o.CallerIDNumber, CallerIDName: o.CallerIDName, Timeout: cmp.Or(o.Timeout, time.Minute), Variables: o.Variables,
+		CallerIDNumber: o.CallerIDNumber, CallerIDName: o.CallerIDName, Timeout: cmp.Or(o.Timeout, time.Minute), Codecs: o.Codecs,
+		Variables: o.Variables,
 	}
 	hooks := make([]Var, 0, len(o.ExecuteOnAnswer))
 	for i, app := range o.ExecuteOnAnswer {
@@ -126,10 +130,15 @@ func (n *Node) background(ctx context.Context, m message, id, channel string, li
 
 // slow runs a command that would hold up the command connection, and waits for its end.
 func (n *Node) slow(ctx context.Context, verb, args string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, slowLimit)
+	return n.slowly(ctx, slowLimit, verb, args)
+}
+
+// slowly is slow with a limit of its own.
+func (n *Node) slowly(ctx context.Context, limit time.Duration, verb, args string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	id := uuid.NewString()
-	job, err := n.background(ctx, backgroundMessage(verb, args, id), id, "", slowLimit)
+	job, err := n.background(ctx, backgroundMessage(verb, args, id), id, "", limit)
 	if err != nil {
 		return "", err
 	}

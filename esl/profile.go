@@ -14,6 +14,8 @@ type Gateway struct {
 	Name    string  `xml:"name"`
 	Profile string  `xml:"profile"`
 	Proxy   string  `xml:"proxy"`
+	Context string  `xml:"context"`
+	Scheme  string  `xml:"scheme"`
 	State   string  `xml:"state"`  // REGED, TRYING, FAIL_WAIT, NOREG, …
 	Status  string  `xml:"status"` // UP or DOWN, by the OPTIONS ping
 	PingMS  float64 `xml:"pingtime"`
@@ -31,6 +33,22 @@ func (n *Node) Gateways(ctx context.Context) ([]Gateway, error) {
 		return nil, err
 	}
 	return parseGateways(reply)
+}
+
+// Gateway asks for the state of one gateway, nil where the switch has none of the name.
+func (n *Node) Gateway(ctx context.Context, name string) (*Gateway, error) {
+	if err := checkPattern("gateway", name, gatewayPattern, "letters, digits, '.', '_' or '-'"); err != nil {
+		return nil, err
+	}
+	reply, err := n.api(ctx, "sofia", "xmlstatus gateway "+name)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseGateways(reply)
+	if err != nil || len(list) == 0 { // "Invalid Gateway!"
+		return nil, err
+	}
+	return &list[0], nil
 }
 
 // parseGateways reads the rows one by one. FreeSWITCH claims ISO-8859-1 and writes whatever bytes the configuration held.
@@ -107,9 +125,6 @@ func (n *Node) GlobalVariable(ctx context.Context, name string) (string, error) 
 	}
 	return strings.TrimSuffix(reply, "\n"), err
 }
-
-// Status returns the switch's own summary of its load.
-func (n *Node) Status(ctx context.Context) (string, error) { return n.api(ctx, "status", "") }
 
 // Version returns the switch's version line.
 func (n *Node) Version(ctx context.Context) (string, error) {

@@ -49,7 +49,7 @@ func (n *Node) connect(ctx context.Context) (wasUp bool, err error) {
 		return false, err
 	}
 	s := &session{
-		node: n, events: events, commands: newCommandConn(commands, n.cfg.Window, n.cfg.Fence), ctx: ctx, fail: fail,
+		node: n, events: events, commands: newCommandConn(commands, n.cfg.Window, n.cfg.Fence, n.cfg.OnCommand), ctx: ctx, fail: fail,
 		dispatch: newDispatcher(n.cfg.Handler, n.cfg.Workers, n.cfg.QueueEvents, n.cfg.QueueBytes),
 	}
 	// The sockets close the moment the session ends, whatever the handler does: a switch must never write to a client that does not read.
