@@ -1,6 +1,7 @@
 package simswitch
 
 import (
+	"strconv"
 	"strings"
 )
 
@@ -10,6 +11,7 @@ var commands map[string]func(s *Switch, arg string) string
 func init() {
 	commands = map[string]func(s *Switch, arg string) string{
 		"status":            func(s *Switch, _ string) string { return s.status() },
+		"strmicroepoch":     (*Switch).microEpoch,
 		"version":           func(_ *Switch, arg string) string { return version(arg) },
 		"show":              (*Switch).show,
 		"sofia":             func(s *Switch, arg string) string { return s.sofia.command(arg) },
@@ -34,6 +36,9 @@ func init() {
 		"uuid_audio_stream": (*Switch).uuidAudioStream,
 		"avmd":              (*Switch).avmd,
 		"module_exists":     (*Switch).moduleExists,
+		"file_exists":       (*Switch).fileExists,
+		"http_get":          (*Switch).httpGet,
+		"http_put":          (*Switch).httpPut,
 		"uuid_send_dtmf":    (*Switch).uuidSendDTMF,
 		"uuid_setvar":       (*Switch).uuidSetvar,
 		"uuid_setvar_multi": (*Switch).uuidSetvarMulti,
@@ -42,6 +47,7 @@ func init() {
 		"sched_del":         (*Switch).schedDel,
 		"sim_call":          (*Switch).simCall,
 		"sim_result":        (*Switch).simResult,
+		"sim_unregister":    (*Switch).simUnregister,
 	}
 }
 
@@ -69,12 +75,12 @@ func version(arg string) string {
 func (s *Switch) reload() (verdict string, gateways []*gatewayConfig) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
-	p, gateways, err := loadConfiguration(s.cfg.ConfDir)
+	p, gateways, err := s.shelf.loadConfiguration(s.cfg.ConfDir)
 	if err != nil {
 		s.log.Error("configuration does not load", "error", err)
 		return err.Error(), nil
 	}
-	p.sources = s.plan.Load().sources
+	p.sources, p.blocked = s.plan.Load().sources, s.plan.Load().blocked
 	s.plan.Store(p)
 	s.fire(evReloadXML, "", origin{"switch_xml.c", "switch_xml_open_root"}, nil)
 	return "Success", gateways
@@ -84,7 +90,7 @@ func (s *Switch) reload() (verdict string, gateways []*gatewayConfig) {
 func (s *Switch) reloadACL(string) string {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
-	p, err := loadPlan(s.cfg.ConfDir)
+	p, err := s.shelf.loadPlan(s.cfg.ConfDir)
 	if err != nil {
 		s.log.Error("configuration does not load", "error", err)
 		return "-ERR [" + err.Error() + "]\n"
@@ -133,17 +139,10 @@ func (s *Switch) control(arg string) string {
 	}
 	switch word(0) {
 	case "pause", "resume":
-		s.mu.Lock()
-		s.paused = word(0) == "pause"
-		s.mu.Unlock()
+		s.pause(word(0) == "pause", word(1))
 		return "+OK\n"
 	case "pause_check":
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		if s.paused {
-			return "true"
-		}
-		return "false"
+		return strconv.FormatBool(s.pausedFor(word(1)))
 	case "shutdown_check":
 		return "false"
 	case "api_expansion":
@@ -162,6 +161,40 @@ func (s *Switch) control(arg string) string {
 	}
 	s.log.Error("fsctl command is not simulated", "command", arg)
 	return "-ERR the simulated switch does not know this fsctl command\n"
+}
+
+// pause is fsctl pause and resume, of calls in, of legs out, or of both.
+func (s *Switch) pause(paused bool, direction string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !strings.EqualFold(direction, "outbound") {
+		s.pausedIn = paused
+	}
+	if !strings.EqualFold(direction, "inbound") {
+		s.pausedOut = paused
+	}
+}
+
+func (s *Switch) pausedFor(direction string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch strings.ToLower(direction) {
+	case "inbound":
+		return s.pausedIn
+	case "outbound":
+		return s.pausedOut
+	default:
+		return s.pausedIn && s.pausedOut
+	}
+}
+
+// microEpoch is strmicroepoch of mod_dptools.c without an argument: the switch's clock.
+func (s *Switch) microEpoch(arg string) string {
+	if arg != "" {
+		s.log.Error("strmicroepoch of a date is not simulated", "date", arg)
+		return "-ERR the simulated switch converts no dates\n"
+	}
+	return strconv.FormatInt(s.clock.micros(), 10)
 }
 
 func (s *Switch) hangupAll(arg string) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +41,11 @@ type IncomingCall struct {
 	Speech []string
 	// SIPHeaders are X- headers of the INVITE; they become variables sip_h_NAME.
 	SIPHeaders map[string]string
+	// NoSound has not one packet of sound come from the caller: sound goes one way only. It goes without TalkFor, Says and Speech.
+	NoSound bool
+	// MediaTimeout is after how long without a packet the switch ends a call with NoSound, counted from the answer, as one does whose
+	// profile or channel has a media timeout. 0: never.
+	MediaTimeout time.Duration
 }
 
 // incomingJSON is IncomingCall as `sim_call` takes it: times in seconds.
@@ -57,6 +63,9 @@ type incomingJSON struct {
 	Says        []float64         `json:"says"`
 	Speech      []string          `json:"speech"`
 	SIPHeaders  map[string]string `json:"sip_headers"`
+
+	NoSound      bool    `json:"no_sound"`
+	MediaTimeout float64 `json:"media_timeout"`
 }
 
 // Result is how an incoming call ended, or stands, as its caller and a CDR would tell.
@@ -100,14 +109,20 @@ func (s *Switch) CallIn(call IncomingCall) (string, error) {
 			return "", fmt.Errorf("incoming call: %s %q is no SIP user", name, value)
 		}
 	}
+	switch silent := len(call.Says) == 0 && len(call.Speech) == 0 && call.TalkFor == 0; {
+	case call.NoSound && !silent:
+		return "", errors.New("incoming call: a caller with no_sound cannot have says, speech or talk_for")
+	case call.MediaTimeout < 0, call.MediaTimeout > 0 && !call.NoSound:
+		return "", errors.New("incoming call: media_timeout is a time for a caller with no_sound")
+	}
 	if strings.Trim(call.Digits, "0123456789*#ABCD") != "" {
 		return "", fmt.Errorf("incoming call: digits %q", call.Digits)
 	}
 	s.mu.RLock()
-	paused := s.paused
+	room := s.roomLocked(false)
 	s.mu.RUnlock()
-	if paused || s.live.Load() >= maxSessions {
-		return "", errors.New("incoming call: 503 Maximum Calls In Progress")
+	if !room {
+		return "", errNoRoomForCaller
 	}
 	c := newChannel(s, newUUID(), false)
 	c.incoming = &call
@@ -118,24 +133,42 @@ func (s *Switch) CallIn(call IncomingCall) (string, error) {
 	c.profile = profile{username: call.From, dialplan: "XML", cidName: call.FromName, cidNumber: call.From, origName: call.FromName,
 		origNumber: call.From, networkAddr: call.SourceIP, ani: call.From, destination: call.To, source: "mod_sofia", context: "public"}
 	c.inboundVars(&call)
-	if owner := s.plan.Load().owner(addr); owner != nil {
+	lists := s.plan.Load()
+	owner := lists.owner(addr)
+	if owner != nil {
 		c.append("acl_token", owner.token)
 		for _, v := range owner.vars {
 			c.set(v.name, v.value)
 		}
 	}
+	refused := owner == nil && lists.refuses(addr)
+	if refused {
+		c.profile = profile{} // which is made after the lists were asked, as most variables are
+		c.vars = slices.DeleteFunc(c.vars, func(h header) bool {
+			return !slices.Contains(refusedVars, strings.TrimPrefix(h.name, sessionHeaderPrefix))
+		})
+	}
 	c.script = newScript(c)
 	c.says = call.utterances()
-	if err := s.register(c); err != nil {
+	if err := s.register(c); errors.Is(err, errNoRoom) {
+		return "", errNoRoomForCaller
+	} else if err != nil {
 		return "", fmt.Errorf("incoming call: %w", err)
 	}
 	c.script.start()
 	go func() {
 		defer s.wg.Done()
+		if refused {
+			c.runRefused()
+			return
+		}
 		c.runIncoming()
 	}()
 	return c.uuid, nil
 }
+
+// errNoRoomForCaller is what sofia.c, sofia_event_callback answers.
+var errNoRoomForCaller = errors.New("incoming call: 503 Maximum Calls In Progress")
 
 // runIncoming is the session thread of a call that came in.
 func (c *channel) runIncoming() {
@@ -157,6 +190,19 @@ func (c *channel) runIncoming() {
 	c.live(c.route)
 }
 
+// refusedVars are the variables that a channel has when the access lists are asked.
+var refusedVars = []string{"direction", "uuid", "call_uuid", "session_id", "sip_from_user", "sip_from_uri", "sip_from_host", "channel_name", "sip_call_id", "ep_codec_string"}
+
+// runRefused is the session thread of a call that the profile's access lists refuse: its channel never leaves CS_NEW, and leaves no CDR
+// (sofia.c, sofia_event_callback, nua_i_terminated with status 403).
+func (c *channel) runRefused() {
+	c.mu.Lock()
+	c.respondCode, c.unrecorded = 403, true
+	c.hangupLocked(causeOfSIP(c.respondCode))
+	c.mu.Unlock()
+	c.finish()
+}
+
 // simCall is the API command `sim_call {json}`, which a real switch does not have.
 func (s *Switch) simCall(arg string) string {
 	var in incomingJSON
@@ -168,7 +214,8 @@ func (s *Switch) simCall(arg string) string {
 	seconds := func(f float64) time.Duration { return time.Duration(f * float64(time.Second)) }
 	uuid, err := s.CallIn(IncomingCall{From: in.From, To: in.To, FromName: in.FromName, SourceIP: in.SourceIP, Digits: in.Digits,
 		DigitsAfter: seconds(in.DigitsAfter), DigitsEvery: seconds(in.DigitsEvery), HangupAfter: seconds(in.HangupAfter),
-		CancelAfter: seconds(in.CancelAfter), TalkFor: seconds(in.TalkFor), Says: in.Says, Speech: in.Speech, SIPHeaders: in.SIPHeaders})
+		CancelAfter: seconds(in.CancelAfter), TalkFor: seconds(in.TalkFor), Says: in.Says, Speech: in.Speech, SIPHeaders: in.SIPHeaders,
+		NoSound: in.NoSound, MediaTimeout: seconds(in.MediaTimeout)})
 	if err != nil {
 		return "-ERR " + err.Error() + "\n"
 	}
@@ -363,6 +410,9 @@ func (sc *script) answered() {
 	}
 	if call.HangupAfter > 0 {
 		sc.after(call.HangupAfter, sc.c.byeReceived)
+	}
+	if call.MediaTimeout > 0 {
+		sc.after(call.MediaTimeout, func() { sc.c.hangup(causeMediaTimeout) })
 	}
 }
 

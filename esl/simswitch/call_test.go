@@ -295,6 +295,32 @@ func TestPausedSwitchTakesNoCalls(t *testing.T) {
 	require.Equal(t, "+OK\n", c.api("fsctl pause"))
 	_, err := s.CallIn(simswitch.IncomingCall{From: "1", To: "2"})
 	require.ErrorContains(t, err, "503")
-	require.Contains(t, c.api("status"), "is paused")
+	require.Contains(t, c.api("status"), "is not ready")
 	require.Contains(t, c.api("uuid_exists "+uuid), "true")
+	require.Equal(t, "+OK\n", c.api("fsctl resume outbound"))
+	require.Contains(t, c.api("status"), "is ready")
+	require.Equal(t, []string{"true", "false", "false"}, []string{c.api("fsctl pause_check inbound"), c.api("fsctl pause_check outbound"), c.api("fsctl pause_check")})
+	_, err = s.CallIn(simswitch.IncomingCall{From: "1", To: "2"})
+	require.ErrorContains(t, err, "503")
+	require.Equal(t, "+OK\n", c.api("fsctl resume inbound"))
+	_, err = s.CallIn(simswitch.IncomingCall{From: "1", To: "2"})
+	require.NoError(t, err)
+}
+
+func TestSwitchAtItsLimits(t *testing.T) {
+	t.Parallel()
+	s, c, _ := parked(t, simswitch.Config{MaxSessions: 2}, simswitch.IncomingCall{})
+	require.Contains(t, c.api("originate {origination_uuid=out}sofia/external/sip:700@127.0.0.1 &park()"), "+OK out")
+	_, err := s.CallIn(simswitch.IncomingCall{From: "1", To: "2"})
+	require.ErrorContains(t, err, "503 Maximum Calls In Progress")
+	require.Equal(t, "-ERR DESTINATION_OUT_OF_ORDER\n", c.api("originate sofia/external/sip:700@127.0.0.1 &park()"))
+	require.Contains(t, c.api("status"), "2 session(s) - peak 2")
+	require.Contains(t, c.api("status"), "\n2 session(s) max\n")
+
+	// The clock stands still in a switch that is a million times as slow, and so does its second.
+	slow, _, _ := parked(t, simswitch.Config{SessionsPerSecond: 3, Speed: 1e-6}, simswitch.IncomingCall{})
+	_, err = slow.CallIn(simswitch.IncomingCall{From: "1", To: "2"})
+	require.NoError(t, err)
+	_, err = slow.CallIn(simswitch.IncomingCall{From: "1", To: "2"})
+	require.ErrorContains(t, err, "503 Maximum Calls In Progress", "the third of a second is one too many")
 }

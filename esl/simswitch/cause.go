@@ -26,6 +26,7 @@ const (
 	causeManagerRequest     cause = 703
 	causeBlindTransfer      cause = 800
 	causeAllottedTimeout    cause = 802
+	causeMediaTimeout       cause = 804
 	causeInvalidGateway     cause = 808
 	causeGatewayDown        cause = 809
 	causeInvalidURL         cause = 810

@@ -149,6 +149,7 @@ type channel struct {
 	lastApp       string
 	lastArg       string
 	respondCode   int
+	unrecorded    bool // leaves no CDR
 	sessionID     uint64
 }
 

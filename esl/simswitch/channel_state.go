@@ -202,7 +202,7 @@ func (c *channel) finish() {
 	c.callStateLocked(callHangup)
 	c.enterLocked(stateReporting)
 	c.reportLocked()
-	if c.sw.recorder != nil {
+	if c.sw.recorder != nil && !c.unrecorded {
 		record := c.recordLocked()
 		c.mu.Unlock()
 		c.sw.report(c.uuid, record)
@@ -264,6 +264,7 @@ func (c *channel) reportLocked() {
 		digits = string(c.dialed)
 	}
 	c.setLocked("digits_dialed", digits)
+	c.soundVarsLocked()
 	add := func(name, value string) { c.vars = append(c.vars, header{sessionHeaderPrefix + name, value}) }
 	when := func(name string, us int64) {
 		if us != 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,10 +12,12 @@ import (
 type plan struct {
 	contexts map[string]*planContext
 	sources  []source
+	blocked  []source
 }
 
 type planContext struct {
 	name       string
+	line       int
 	extensions []*planExtension
 	// exact finds the extensions whose first condition can match only one destination number, so that a context of many
 	// numbers does not cost a walk per call. FreeSWITCH walks; the result is the same.
@@ -71,8 +74,8 @@ var directorySchema = schema{
 }
 
 // loadConfiguration reads what Tandem wrote below confDir: the dialplan, the directory of source addresses and the gateways.
-func loadConfiguration(confDir string) (*plan, []*gatewayConfig, error) {
-	p, err := loadPlan(confDir)
+func (s *shelf) loadConfiguration(confDir string) (*plan, []*gatewayConfig, error) {
+	p, err := s.loadPlan(confDir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,18 +86,19 @@ func loadConfiguration(confDir string) (*plan, []*gatewayConfig, error) {
 	return p, gateways, nil
 }
 
-func loadPlan(confDir string) (*plan, error) {
+func (s *shelf) loadPlan(confDir string) (*plan, error) {
 	p := &plan{contexts: map[string]*planContext{}}
 	if confDir != "" {
-		files, err := readFolder(confDir, "dialplan", dialplanSchema)
+		files, err := s.readDialplan(confDir)
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range files {
-			for _, root := range file.roots {
-				if err := p.addContext(file.name, root); err != nil {
-					return nil, err
+			for _, context := range file.contexts {
+				if _, twice := p.contexts[context.name]; twice {
+					return nil, &ConfigError{file.name, context.line, fmt.Sprintf("context %q exists already: FreeSWITCH uses the first and ignores this one", context.name)}
 				}
+				p.contexts[context.name] = context
 			}
 		}
 		if err := p.loadSources(confDir); err != nil {
@@ -106,35 +110,30 @@ func loadPlan(confDir string) (*plan, error) {
 			p.contexts[name] = refuseContext(name)
 		}
 	}
-	for _, context := range p.contexts {
-		context.index()
-	}
 	return p, nil
 }
 
 // refuseContext is dialplan/refuse.xml of a node's base configuration: what Tandem has not written refuses.
 func refuseContext(name string) *planContext {
-	return &planContext{name: name, extensions: []*planExtension{{
+	context := &planContext{name: name, extensions: []*planExtension{{
 		name:       "uninvited",
 		conditions: []planCondition{{actions: []planAction{{application: application{"respond", "403"}}}}},
 	}}}
+	context.index()
+	return context
 }
 
-func (p *plan) addContext(file string, e *element) error {
-	name := e.attrs["name"]
-	if _, twice := p.contexts[name]; twice {
-		return &ConfigError{file, e.line, fmt.Sprintf("context %q exists already: FreeSWITCH uses the first and ignores this one", name)}
-	}
-	context := &planContext{name: name}
+func newContext(file string, e *element) (*planContext, error) {
+	context := &planContext{name: e.attrs["name"], line: e.line}
 	for _, child := range e.children {
 		ext, err := newExtension(file, child)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		context.extensions = append(context.extensions, ext)
 	}
-	p.contexts[name] = context
-	return nil
+	context.index()
+	return context, nil
 }
 
 func newExtension(file string, e *element) (*planExtension, error) {
@@ -143,7 +142,7 @@ func newExtension(file string, e *element) (*planExtension, error) {
 		return nil, &ConfigError{file, e.line, fmt.Sprintf("extension %q has no condition and can never match", ext.name)}
 	}
 	for _, child := range e.children {
-		cond := planCondition{field: child.attrs["field"], expression: child.attrs["expression"], breaks: child.attrs["break"]}
+		cond := planCondition{field: shared(child.attrs["field"]), expression: child.attrs["expression"], breaks: shared(child.attrs["break"])}
 		switch cond.breaks {
 		case "", "on-true", "on-false", "always", "never":
 		default:
@@ -155,7 +154,9 @@ func newExtension(file string, e *element) (*planExtension, error) {
 		if err := checkField(cond.field); err != nil {
 			return nil, &ConfigError{file, child.line, err.Error()}
 		}
-		if !strings.Contains(cond.expression, "${") {
+		// What matches one number only is compiled when that is called: there may be a million.
+		if !strings.Contains(cond.expression, "${") && !literalNumber.MatchString(cond.expression) {
+			cond.expression = shared(cond.expression)
 			re, err := compile(cond.expression)
 			if err != nil {
 				return nil, &ConfigError{file, child.line, err.Error()}
@@ -163,7 +164,7 @@ func newExtension(file string, e *element) (*planExtension, error) {
 			cond.pattern = re
 		}
 		for _, a := range child.children {
-			action := planAction{application: application{a.attrs["application"], a.attrs["data"]}, inline: isTrue(a.attrs["inline"])}
+			action := planAction{application: application{shared(a.attrs["application"]), shared(a.attrs["data"])}, inline: isTrue(a.attrs["inline"])}
 			if a.text != "" {
 				action.data = a.text
 			}
@@ -249,20 +250,27 @@ func (p *plan) loadSources(confDir string) error {
 				return &ConfigError{file.name, domain.line, fmt.Sprintf("domain %q exists already: FreeSWITCH uses the first", name)}
 			}
 			seen[name] = true
-			if name != "tandem" {
+			into := &p.sources
+			switch name {
+			case "tandem":
+			case "tandem_blocked":
+				into = &p.blocked
+			default:
 				return &ConfigError{file.name, domain.line, fmt.Sprintf("no address list reads domain %q", name)}
 			}
 			for _, user := range domain.descendants("user") {
-				if err := p.addSource(file.name, user, name); err != nil {
+				found, err := sourcesOf(file.name, user, name)
+				if err != nil {
 					return err
 				}
+				*into = append(*into, found...)
 			}
 		}
 	}
 	return nil
 }
 
-func (p *plan) addSource(file string, user *element, domain string) error {
+func sourcesOf(file string, user *element, domain string) (found []source, err error) {
 	vars := []header{{"user_name", user.attrs["id"]}, {"domain_name", domain}}
 	for _, v := range user.descendants("variable") {
 		vars = append(vars, header{v.attrs["name"], v.attrs["value"]})
@@ -274,11 +282,17 @@ func (p *plan) addSource(file string, user *element, domain string) error {
 		}
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			return &ConfigError{file, user.line, fmt.Sprintf("cidr %q: FreeSWITCH needs an address and a prefix length", cidr)}
+			return nil, &ConfigError{file, user.line, fmt.Sprintf("cidr %q: FreeSWITCH needs an address and a prefix length", cidr)}
 		}
-		p.sources = append(p.sources, source{prefix.Masked(), user.attrs["id"] + "@" + domain, vars})
+		found = append(found, source{prefix.Masked(), user.attrs["id"] + "@" + domain, vars})
 	}
-	return nil
+	return found, nil
+}
+
+// refuses tells whether the profile refuses an address at once: one that the list "tandem" does not know and "tandem_open" denies
+// (freeswitch-conf, external.xml and acl.conf.xml).
+func (p *plan) refuses(addr netip.Addr) bool {
+	return slices.ContainsFunc(p.blocked, func(s source) bool { return s.prefix.Contains(addr.Unmap()) })
 }
 
 // owner is who owns an address, nil for nobody: the most specific prefix wins (switch_utils.c,
@@ -336,8 +350,12 @@ func (c *channel) parseExtension(ext *planExtension, found *[]application) (proc
 			}
 			re := cond.pattern
 			if re == nil {
+				expression := cond.expression
+				if strings.Contains(expression, "${") {
+					expression = c.expand(expression)
+				}
 				var err error
-				if re, err = compile(c.expand(cond.expression)); err != nil {
+				if re, err = compile(expression); err != nil {
 					c.sw.log.Error("condition does not compile", "extension", ext.name, "channel", c.uuid, "error", err)
 				}
 			}

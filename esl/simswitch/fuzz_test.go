@@ -107,9 +107,8 @@ func FuzzParseXML(f *testing.F) {
 		require.NotRegexp(t, "(?i)x-pre-process", content)
 		for _, root := range roots {
 			require.Equal(t, "context", root.name)
-			p := &plan{contexts: map[string]*planContext{}}
-			if err := p.addContext("fuzz.xml", root); err == nil {
-				p.contexts[root.attrs["name"]].index()
+			if context, err := newContext("fuzz.xml", root); err == nil {
+				require.Equal(t, root.attrs["name"], context.name)
 			}
 		}
 	})

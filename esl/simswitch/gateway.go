@@ -99,15 +99,17 @@ func (g *gatewayConfig) registers() bool {
 // gateway is a loaded gateway. Its mutable part belongs to sofia.mu.
 type gateway struct {
 	*gatewayConfig
-	state     string
-	up        bool
-	upSince   time.Time
-	retryAt   time.Time
-	pinged    time.Time
-	known     bool
-	pending   *task
-	callsOut  atomic.Int64
-	failedOut atomic.Int64
+	state   string
+	up      bool
+	upSince time.Time
+	retryAt time.Time
+	// refusedUntil is until when the carrier refuses to register it, see lose.
+	refusedUntil time.Time
+	pinged       time.Time
+	known        bool
+	pending      *task
+	callsOut     atomic.Int64
+	failedOut    atomic.Int64
 }
 
 func (g *gateway) realm() string {

@@ -16,12 +16,17 @@ type rateMeter struct {
 	peak    int
 }
 
-func (r *rateMeter) count(now time.Time) {
+// count counts a session, unless it would be the limit-th of its second.
+func (r *rateMeter) count(now time.Time, limit int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.roll(now)
+	if r.current+1 >= limit {
+		return false
+	}
 	r.current++
 	r.peak = max(r.peak, r.current)
+	return true
 }
 
 func (r *rateMeter) roll(now time.Time) {
@@ -42,8 +47,8 @@ func (r *rateMeter) read(now time.Time) (last, peak int) {
 }
 
 const (
-	maxSessions       = 5000
-	maxSessionsPerSec = 2000
+	defaultMaxSessions       = 5000
+	defaultSessionsPerSecond = 2000
 )
 
 func (s *Switch) uptime() time.Duration { return s.clock.now().Sub(s.started) }
@@ -73,8 +78,8 @@ func (s *Switch) heartbeat() {
 		e.add("FreeSWITCH-Version", Version)
 		e.add("Uptime-msec", strconv.FormatInt(up.Milliseconds(), 10))
 		e.add("Session-Count", strconv.FormatInt(s.live.Load(), 10))
-		e.add("Max-Sessions", itoa(maxSessions))
-		e.add("Session-Per-Sec", itoa(maxSessionsPerSec))
+		e.add("Max-Sessions", itoa(s.cfg.MaxSessions))
+		e.add("Session-Per-Sec", itoa(s.cfg.SessionsPerSecond))
 		e.add("Session-Per-Sec-Last", itoa(last))
 		e.add("Session-Per-Sec-Max", itoa(peak))
 		e.add("Session-Per-Sec-FiveMin", itoa(peak))
@@ -91,14 +96,14 @@ func (s *Switch) status() string {
 	last, peak := s.rate.read(s.clock.now())
 	state := "ready"
 	s.mu.RLock()
-	if s.paused {
-		state = "paused"
+	if s.pausedIn && s.pausedOut { // switch_core.c, switch_core_ready
+		state = "not ready"
 	}
 	s.mu.RUnlock()
 	return fmt.Sprintf("UP %s\nFreeSWITCH (Version %s) is %s\n%d session(s) since startup\n%d session(s) - peak %d, last 5min %d \n"+
 		"%d session(s) per Sec out of max %d, peak %d, last 5min %d \n%d session(s) max\nmin idle cpu 0.00/99.00\nCurrent Stack Size/Max 240K/8192K\n",
 		printUptime(s.uptime(), pluralUnit), humanVersion, state, s.sessions.Load(), s.live.Load(), s.peak.Load(), s.peak.Load(),
-		last, maxSessionsPerSec, peak, peak, maxSessions)
+		last, s.cfg.SessionsPerSecond, peak, peak, s.cfg.MaxSessions)
 }
 
 const humanVersion = "1.10.12-release git a88d069 2024-08-02 21:02:27Z 64bit"

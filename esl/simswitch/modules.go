@@ -14,7 +14,8 @@ func DefaultModules() []string {
 // The modules that an application or a command belongs to. Where none is named, it is one that every switch has.
 var (
 	appModules     = map[string]string{"conference": "mod_conference", "avmd_start": "mod_avmd", "avmd_stop": "mod_avmd"}
-	commandModules = map[string]string{"conference": "mod_conference", "avmd": "mod_avmd", "uuid_audio_stream": "mod_audio_stream"}
+	commandModules = map[string]string{"conference": "mod_conference", "avmd": "mod_avmd", "uuid_audio_stream": "mod_audio_stream",
+		"http_get": "mod_http_cache", "http_put": "mod_http_cache"}
 )
 
 func (s *Switch) hasModule(name string) bool { return slices.Contains(s.cfg.Modules, name) }

@@ -19,6 +19,9 @@ func (s *Switch) originate(arg string) string {
 		}
 		return ""
 	}
+	if _, target, ok := strings.Cut(words[0], "}"); ok && strings.HasPrefix(target, "null/") && strings.EqualFold(word(2), "inline") {
+		return s.renames(words[1])
+	}
 	timeout := 60 * time.Second
 	if n := leadingInt(word(6)); n > 0 {
 		timeout = time.Duration(n) * time.Second
@@ -26,7 +29,7 @@ func (s *Switch) originate(arg string) string {
 	override := &profile{cidName: word(4), cidNumber: word(5), origNumber: word(5), ani: word(5),
 		source: "src/switch_ivr_originate.c", context: "default"}
 	s.mu.RLock()
-	paused := s.paused
+	paused := s.pausedOut
 	s.mu.RUnlock()
 	if paused {
 		return "-ERR DESTINATION_OUT_OF_ORDER\n"

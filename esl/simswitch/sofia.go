@@ -114,7 +114,8 @@ func (f *sofia) stateLocked(g *gateway, state string, status int) {
 func (f *sofia) tryLocked(g *gateway) {
 	f.stateLocked(g, "TRYING", 0)
 	g.known = true
-	if g.accepted() {
+	refused := f.sw.clock.now().Before(g.refusedUntil)
+	if g.accepted() && !refused {
 		f.stateLocked(g, "REGISTER", 200)
 		f.laterLocked(g, registerDelay, func(g *gateway) {
 			f.riseLocked(g)
@@ -125,9 +126,16 @@ func (f *sofia) tryLocked(g *gateway) {
 		return
 	}
 	g.up = false
-	f.stateLocked(g, "FAILED", 403)
+	status := 403
+	if refused {
+		status = 503
+	}
+	f.stateLocked(g, "FAILED", status)
 	f.laterLocked(g, registerDelay, func(g *gateway) {
 		retry := time.Duration(max(1, leadingInt(cmp.Or(g.params["retry-seconds"], itoa(defaultRetry))))) * time.Second
+		if rest := g.refusedUntil.Sub(f.sw.clock.now()); refused && rest > 0 {
+			retry = rest // whoever asked for a loss of some seconds is not to wait for retry-seconds
+		}
 		g.retryAt = f.sw.clock.now().Add(retry)
 		f.stateLocked(g, "FAIL_WAIT", 0)
 		f.laterLocked(g, retry, func(g *gateway) {

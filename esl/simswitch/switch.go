@@ -50,8 +50,16 @@ type Config struct {
 	// node that Tandem configures turns off (api-expansion in switch.conf). The simulated switch never runs them; when this
 	// is set it raises an error in the log, so that a test can see that the wall was missing.
 	APIExpansion bool
+	// MaxSessions is how many channels may live, and SessionsPerSecond one more than may begin in a second. Defaults 5000 and 2000.
+	MaxSessions       int
+	SessionsPerSecond int
 	// CDRs says where the record of each channel that has ended goes. Default nil: the switch keeps none.
 	CDRs *CDRs
+	// CachedURLs is how many files that it has fetched the switch keeps: for one more the oldest is deleted, unless it was moved away. Default
+	// 4000, as in mod_http_cache.c.
+	CachedURLs int
+	// NodeCredentials are the NAME:TOKEN with which the switch fetches and sends files of its own accord (http_get, http_put); empty sends none.
+	NodeCredentials string
 }
 
 // Switch is one simulated FreeSWITCH.
@@ -74,18 +82,21 @@ type Switch struct {
 	conns    map[*listener]struct{}
 	closing  bool
 	globals  map[string]string
-	paused   bool
+	// What fsctl has paused.
+	pausedIn, pausedOut bool
 
 	sessions atomic.Uint64
 	peak     atomic.Int64
 	live     atomic.Int64
 	rate     rateMeter
+	fetched  urlCache
 
 	roomMu    sync.Mutex
 	rooms     map[string]*room
 	memberIDs atomic.Uint32
 
 	reloading sync.Mutex
+	shelf     shelf // for who holds reloading
 	plan      atomic.Pointer[plan]
 	sofia     *sofia
 	recorder  *recorder
@@ -99,6 +110,9 @@ func New(cfg Config) (*Switch, error) {
 	cfg.Addr = cmp.Or(cfg.Addr, "127.0.0.1:0")
 	cfg.Speed = cmp.Or(cfg.Speed, 1)
 	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, 20*time.Second)
+	cfg.MaxSessions = cmp.Or(cfg.MaxSessions, defaultMaxSessions)
+	cfg.SessionsPerSecond = cmp.Or(cfg.SessionsPerSecond, defaultSessionsPerSecond)
+	cfg.CachedURLs = cmp.Or(cfg.CachedURLs, defaultCachedURLs)
 	if cfg.Modules == nil {
 		cfg.Modules = DefaultModules()
 	}
@@ -110,6 +124,9 @@ func New(cfg Config) (*Switch, error) {
 	}
 	if cfg.Speed < 0 {
 		return nil, fmt.Errorf("simulated switch: speed %v is negative", cfg.Speed)
+	}
+	if cfg.MaxSessions < 0 || cfg.SessionsPerSecond < 0 || cfg.CachedURLs < 0 {
+		return nil, errors.New("simulated switch: a limit is negative")
 	}
 	if cfg.HeartbeatInterval < 0 {
 		return nil, fmt.Errorf("simulated switch: heartbeat interval %v is negative", cfg.HeartbeatInterval)
@@ -150,7 +167,7 @@ func New(cfg Config) (*Switch, error) {
 // Start reads the configuration below ConfDir, opens the event socket and registers the gateways. A file that FreeSWITCH
 // would not load, or that uses something the simulation does not know, fails it.
 func (s *Switch) Start() error {
-	p, gateways, err := loadConfiguration(s.cfg.ConfDir)
+	p, gateways, err := s.shelf.loadConfiguration(s.cfg.ConfDir)
 	if err != nil {
 		return fmt.Errorf("start simulated switch: %w", err)
 	}
@@ -296,6 +313,8 @@ func (s *Switch) snapshot() []*channel {
 var (
 	errDuplicateUUID = errors.New("a channel with this UUID exists")
 	errClosing       = errors.New("the switch is shutting down")
+	// errNoRoom is what switch_core_session_request_uuid (switch_core_session.c) refuses a session for: fsctl pause, and the two limits.
+	errNoRoom = errors.New("the switch takes no session: it is paused or at its limit")
 )
 
 // register makes a channel known and counts it. The channel's goroutine must be started by the caller; register has
@@ -309,14 +328,25 @@ func (s *Switch) register(c *channel) error {
 	if _, exists := s.channels[c.uuid]; exists {
 		return errDuplicateUUID
 	}
+	if !s.roomLocked(c.outbound) || !s.rate.count(s.clock.now(), s.cfg.SessionsPerSecond) {
+		return errNoRoom
+	}
 	s.channels[c.uuid] = c
 	s.wg.Add(1)
-	s.rate.count(s.clock.now())
 	live := s.live.Add(1)
 	if live > s.peak.Load() {
 		s.peak.Store(live)
 	}
 	return nil
+}
+
+// roomLocked says whether a session of a direction may begin, but for the rate.
+func (s *Switch) roomLocked(outbound bool) bool {
+	paused := s.pausedIn
+	if outbound {
+		paused = s.pausedOut
+	}
+	return !paused && s.live.Load() < int64(s.cfg.MaxSessions)
 }
 
 // maxFinished bounds how many results of ended calls are kept for Caller and sim_result.
