@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"tandem/models"
@@ -46,11 +48,24 @@ func checkGatewayName(name string) error {
 	return nil
 }
 
-// renderGateway writes the gateway of an outbound trunk.
-func renderGateway(trunk *models.Trunk) ([]byte, error) {
-	if err := checkGatewayName(trunk.GatewayName); err != nil {
-		return nil, err
+// Proxy is where a trunk's carrier is, as its proxy, port and transport say together.
+type Proxy struct {
+	Host      string // a name, an IPv4 address or a bracketed IPv6 address
+	Port      int    // 0: what DNS says, or the transport's own
+	Transport string // udp, tcp, tls or empty: what DNS says, or udp
+}
+
+// ProxyOf reads where a trunk's carrier is. A port or a transport that both the proxy and a field of its own name is refused.
+func ProxyOf(trunk *models.Trunk) (Proxy, error) {
+	e, err := trunkEndpoint(trunk)
+	if err != nil {
+		return Proxy{}, err
 	}
+	port, err := strconv.Atoi(cmp.Or(e.port, "0"))
+	return Proxy{Host: e.host, Port: port, Transport: e.transport}, err
+}
+
+func trunkEndpoint(trunk *models.Trunk) (endpoint, error) {
 	address := trunk.Proxy
 	secure := false
 	if scheme, rest, found := strings.Cut(address, ":"); found && (strings.EqualFold(scheme, "sip") || strings.EqualFold(scheme, "sips")) {
@@ -58,10 +73,40 @@ func renderGateway(trunk *models.Trunk) ([]byte, error) {
 	}
 	proxy, err := parseEndpoint(address)
 	if err != nil {
-		return nil, fmt.Errorf("proxy %w", err)
+		return endpoint{}, fmt.Errorf("proxy %w", err)
 	}
 	if secure {
 		proxy.transport = "tls"
+	}
+	if trunk.Port != 0 {
+		if trunk.Port < 0 || trunk.Port > 65535 {
+			return endpoint{}, errors.New("port is not between 1 and 65535")
+		}
+		if proxy.port != "" {
+			return endpoint{}, errors.New("proxy has a port, and there is another beside it")
+		}
+		proxy.port = strconv.Itoa(trunk.Port)
+	}
+	if trunk.Transport != "" {
+		if !slices.Contains(models.Transports, trunk.Transport) {
+			return endpoint{}, errors.New("transport is none of udp, tcp and tls")
+		}
+		if proxy.transport != "" {
+			return endpoint{}, errors.New("proxy has a transport, and there is another beside it")
+		}
+		proxy.transport = trunk.Transport
+	}
+	return proxy, nil
+}
+
+// renderGateway writes the gateway of an outbound trunk.
+func renderGateway(trunk *models.Trunk) ([]byte, error) {
+	if err := checkGatewayName(trunk.GatewayName); err != nil {
+		return nil, err
+	}
+	proxy, err := trunkEndpoint(trunk)
+	if err != nil {
+		return nil, err
 	}
 	fromDomain := trunk.FromDomain
 	if fromDomain != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,7 +221,7 @@ func TestRegistrationInTheDatabase(t *testing.T) {
 		for _, node := range nodes {
 			s.AddNode(*node, &fakeSwitch{fail: map[string]error{}})
 		}
-		s.syncAll(t.Context())
+		s.syncAll(t.Context(), false)
 		s.recordOnce(t.Context())
 		say := func(node *models.Node, state string) {
 			clock.Advance(time.Second)
@@ -232,10 +233,12 @@ func TestRegistrationInTheDatabase(t *testing.T) {
 		}
 		say(nodes[1], "REGED")
 		say(nodes[0], "FAILED")
+		clock.Advance(models.RegistrationEnds)
+		s.recordOnce(t.Context())
 		say(nodes[0], "FAIL_WAIT")
 		require.NoError(t, store.UpdateTrunk(t.Context(), func() *models.Trunk { trunk.IsActive = false; return trunk }()))
 		clock.Advance(time.Second)
-		s.syncAll(t.Context())
+		s.syncAll(t.Context(), false)
 		s.recordOnce(t.Context())
 		for _, want := range []string{
 			nodes[0].ID + " trunk.registered REGED", nodes[1].ID + " trunk.registered REGED", nodes[0].ID + " trunk.unregistered FAILED",
@@ -256,7 +259,8 @@ func TestFreeSWITCHRegistrationsAreTold(t *testing.T) {
 	lab.Require(t)
 	carrier := lab.StartCarrier(t)
 	switched := lab.StartNode(t, lab.Options{})
-	store := modelstest.Open(t)
+	var ahead atomic.Int64 // of the clock
+	store := modelstest.OpenNow(t, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 	customer := modelstest.Customer(t, store, 0)
 	app, trunk := modelstest.Application(t, store, customer), modelstest.OutboundTrunk(t, store, customer)
 	trunk.Register, trunk.Proxy, trunk.Realm, trunk.FromDomain = true, carrier.SIPAddr, lab.CarrierRealm, lab.CarrierRealm
@@ -293,8 +297,21 @@ func TestFreeSWITCHRegistrationsAreTold(t *testing.T) {
 		require.NoError(t, store.UpdateTrunk(t.Context(), trunk))
 		s.Changed()
 	}
+	// The end is told when it has lasted for a minute.
+	ended := func() {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			known, err := store.TrunkHealths(t.Context(), trunk.ID)
+			return err == nil && len(known) == 1 && known[0].Registered != nil && !*known[0].Registered
+		}, testTimeout, 100*time.Millisecond)
+		require.Empty(t, changes)
+		ahead.Add(int64(models.RegistrationEnds))
+	}
 	change(func() { trunk.Password = "no such password" })
+	ended()
 	require.Regexp(t, row.ID+" trunk.unregistered FAIL", receive(t, changes))
+	again := func() { ahead.Add(int64(models.FlapWindow)) } // one that comes and goes would be told later
+	again()
 	change(func() { trunk.Password = secret(lab.CarrierPassword) })
 	require.Equal(t, row.ID+" trunk.registered REGED", receive(t, changes))
 	// A carrier that does not answer: the switch gives up after its timeout.
@@ -302,7 +319,9 @@ func TestFreeSWITCHRegistrationsAreTold(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	change(func() { trunk.Proxy = silent.LocalAddr().String() })
+	ended()
 	require.Regexp(t, row.ID+" trunk.unregistered (TIMEOUT|FAIL|TRYING)", receive(t, changes))
+	again()
 	change(func() { trunk.Proxy = carrier.SIPAddr })
 	require.Equal(t, row.ID+" trunk.registered REGED", receive(t, changes))
 	change(func() { trunk.IsActive = false })

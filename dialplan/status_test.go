@@ -127,7 +127,7 @@ func TestLostNodeInTheDatabase(t *testing.T) {
 		up := func(s *Syncer) {
 			clock.Advance(time.Second)
 			s.HandleUp(row.ID)
-			s.syncAll(t.Context())
+			s.syncAll(t.Context(), false)
 			s.recordOnce(t.Context())
 		}
 		first, control := controller()
