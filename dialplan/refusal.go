@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/time/rate"
+
+	"tandem/models"
 )
 
 // Refusal is why a call was refused in the dialplan.
@@ -17,6 +19,9 @@ const (
 	RefusedUnknown   Refusal = "unknown_number"   // to a number that is not the caller's to call, or nobody's
 	RefusedSuspended Refusal = "suspended_number" // to a number that is suspended
 	RefusedUnsteered Refusal = "not_taking_calls" // while no controller took calls
+	// RefusedBlocked: from a blocked address, by the SIP profile, before any dialplan. Nothing but the end of its channel tells of such a call, and not
+	// where it came from.
+	RefusedBlocked Refusal = "blocked"
 )
 
 var refusals = map[string]Refusal{
@@ -47,15 +52,28 @@ func newLedger(logger *slog.Logger) *ledger {
 	return &ledger{logger: logger, limiter: rate.NewLimiter(loggedPerSecond, loggedAtOnce), counts: map[Refusal]uint64{}}
 }
 
+// refusedBlocked tells whether an end is that of a call from a blocked address. Its channel has no caller profile yet: that is made after the access
+// lists were asked (sofia.c, sofia_handle_sip_i_invite), and with it come the headers that begin with Caller-. No call that gets further lacks them.
+func refusedBlocked(e event) bool {
+	return e.Get("Call-Direction") == "inbound" && e.Get("Caller-Direction") == "" && e.Get("Hangup-Cause") == "CALL_REJECTED" &&
+		e.Get("variable_current_application") == ""
+}
+
 // note looks at a call's end. A refusal is an inbound channel whose last application was one of our answers; nothing a caller
-// sends gets there.
-func (l *ledger) note(node string, e event) {
+// sends gets there. It returns why, empty where it is no refusal.
+func (l *ledger) note(node string, e event) Refusal {
+	if refusedBlocked(e) {
+		l.mu.Lock()
+		l.counts[RefusedBlocked]++
+		l.mu.Unlock()
+		return RefusedBlocked
+	}
 	if e.Get("Caller-Direction") != "inbound" || e.Get("variable_current_application") != "respond" {
-		return
+		return ""
 	}
 	reason, found := refusals[e.Get("variable_current_application_data")]
 	if !found {
-		return
+		return ""
 	}
 	l.mu.Lock()
 	l.counts[reason]++
@@ -68,17 +86,18 @@ func (l *ledger) note(node string, e event) {
 	}
 	l.mu.Unlock()
 	if !allowed {
-		return
+		return reason
 	}
 	l.logger.Warn("call refused", "node_id", node, "reason", string(reason),
-		"source_ip", shortened(e.Get("Caller-Network-Addr")), "number", shortened(e.Get("Caller-Destination-Number")),
+		"source_ip", shortened(e.Get("Caller-Network-Addr")), "number", models.MaskedNumber(shortened(e.Get("Caller-Destination-Number"))),
 		"source", shortened(e.Get("variable_acl_token")), "not_logged_before", skipped)
+	return reason
 }
 
 func (l *ledger) snapshot() map[Refusal]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	counts := map[Refusal]uint64{}
+	counts := map[Refusal]uint64{RefusedBlocked: l.counts[RefusedBlocked]}
 	for _, reason := range refusals {
 		counts[reason] = l.counts[reason]
 	}
