@@ -7,8 +7,8 @@
 // (switch_core.c, switch_load_network_lists): each has a cidr, and the list gives an address, by longest prefix, IPv4 and
 // IPv6, the token "<user id>@tandem". The SIP profile applies the list to each INVITE and keeps the token in the channel
 // variable acl_token (sofia.c, sofia_handle_sip_i_invite), which nothing in a SIP message can set. A user id tells whose
-// address it is: "<customer>.<trunk>.did", "<customer>.<trunk>.any" for a trunk with an application of its own, and
-// "provider.<n>.did" for an address of the operator's providers.
+// address it is: "<customer>.<trunk>.did", "<customer>.<trunk>.any" for a trunk with an application of its own, both with
+// ".<n>" behind the trunk for its second address and those behind it, and "provider.<n>.did" for one of the operator's providers.
 //
 // The list is asked for the token only. Calls from unknown addresses enter the same context and are refused there, for two
 // reasons: a profile that refuses by itself leaves nothing to count, and the parameter ";gw=NAME" of a request URI picks the

@@ -1,7 +1,7 @@
 package dialplan
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,44 +56,63 @@ func (d difference) touches(prefix string) bool {
 	return slices.ContainsFunc(d.written, within) || slices.ContainsFunc(d.removed, within)
 }
 
-// compare reads the folder and tells how it differs from what it should hold.
-func (f folder) compare(files Files) (difference, error) {
-	var d difference
-	for path, content := range files {
-		present, err := os.ReadFile(f.path(path))
-		switch {
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return difference{}, fmt.Errorf("compare: %w", err)
-		case err != nil || !bytes.Equal(present, content):
-			d.written = append(d.written, path)
-		}
-	}
+// read tells what each of the folder's files holds. One that is there but cannot be a document has the digest of nothing.
+func (f folder) read() (map[string]digest, error) {
+	held := map[string]digest{}
 	for _, name := range managedFolders {
 		entries, err := os.ReadDir(f.path(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return difference{}, fmt.Errorf("compare: %w", err)
+			return nil, fmt.Errorf("read folder: %w", err)
 		}
 		for _, entry := range entries {
 			path := name + "/" + entry.Name()
-			if _, wanted := files[path]; !wanted && strings.HasSuffix(path, ".xml") {
-				d.removed = append(d.removed, path)
+			if !strings.HasSuffix(path, ".xml") {
+				continue
 			}
+			content, err := os.ReadFile(f.path(path))
+			switch {
+			case errors.Is(err, fs.ErrNotExist) || entry.IsDir():
+				held[path] = digest{}
+			case err != nil:
+				return nil, fmt.Errorf("read folder: %w", err)
+			default:
+				held[path] = digestOf(content)
+			}
+		}
+	}
+	return held, nil
+}
+
+// differ tells how what a folder holds differs from what it should hold.
+func differ(held, wanted map[string]digest) difference {
+	var d difference
+	for path, content := range wanted {
+		if present, there := held[path]; !there || present != content {
+			d.written = append(d.written, path)
+		}
+	}
+	for path := range held {
+		if _, there := wanted[path]; !there {
+			d.removed = append(d.removed, path)
 		}
 	}
 	slices.Sort(d.written)
 	slices.Sort(d.removed)
-	return d, nil
+	return d
 }
 
 // staged are complete files that wait for their names.
-type staged map[string]string // temporary path by final path
+type staged struct {
+	temporary map[string]string // temporary path by final path
+	held      map[string]digest // what they hold, by path below the folder
+}
 
 // stage writes the changed files beside their places, so that a full disk is met before anything has changed.
-func (f folder) stage(files Files, paths []string) (_ staged, err error) {
-	s := staged{}
+func (f folder) stage(ctx context.Context, rendering *Rendering, paths []string) (_ staged, err error) {
+	s := staged{temporary: map[string]string{}, held: map[string]digest{}}
 	defer func() {
 		if err != nil {
 			s.discard()
@@ -101,30 +120,31 @@ func (f folder) stage(files Files, paths []string) (_ staged, err error) {
 	}()
 	for _, name := range managedFolders {
 		if err := os.MkdirAll(f.path(name), folderMode); err != nil {
-			return nil, fmt.Errorf("stage: %w", err)
+			return staged{}, fmt.Errorf("stage: %w", err)
 		}
 		left, err := filepath.Glob(filepath.Join(f.path(name), stagePattern)) // of a process that died here
 		if err != nil {
-			return nil, fmt.Errorf("stage: %w", err)
+			return staged{}, fmt.Errorf("stage: %w", err)
 		}
 		for _, path := range left {
 			if err := os.Remove(path); err != nil {
-				return nil, fmt.Errorf("stage: %w", err)
+				return staged{}, fmt.Errorf("stage: %w", err)
 			}
 		}
 	}
-	for _, path := range paths {
-		temporary, err := writeTemporary(filepath.Dir(f.path(path)), files[path])
+	err = rendering.contents(ctx, paths, func(path string, content []byte) error {
+		temporary, err := writeTemporary(filepath.Dir(f.path(path)), content)
 		if err != nil {
-			return nil, fmt.Errorf("stage %s: %w", path, err)
+			return fmt.Errorf("stage %s: %w", path, err)
 		}
-		s[f.path(path)] = temporary
-	}
-	return s, nil
+		s.temporary[f.path(path)], s.held[path] = temporary, digestOf(content)
+		return nil
+	})
+	return s, err
 }
 
 func (s staged) discard() {
-	for _, temporary := range s {
+	for _, temporary := range s.temporary {
 		_ = os.Remove(temporary)
 	}
 }
@@ -146,12 +166,12 @@ func writeTemporary(dir string, content []byte) (path string, err error) {
 
 // commit gives the staged files their names and removes the stale ones.
 func (f folder) commit(s staged, removed []string) error {
-	for final, temporary := range s {
+	for final, temporary := range s.temporary {
 		if err := os.Rename(temporary, final); err != nil {
 			s.discard()
 			return fmt.Errorf("commit: %w", err)
 		}
-		delete(s, final)
+		delete(s.temporary, final)
 	}
 	for _, path := range removed {
 		if err := os.Remove(f.path(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {

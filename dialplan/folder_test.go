@@ -14,12 +14,26 @@ import (
 // apply makes a folder hold the files.
 func apply(t *testing.T, f folder, files Files) difference {
 	t.Helper()
-	d, err := f.compare(files)
+	d := compare(t, f, files)
+	s, err := f.stage(t.Context(), &Rendering{Files: files}, d.written)
 	require.NoError(t, err)
-	s, err := f.stage(files, d.written)
-	require.NoError(t, err)
+	for path, held := range s.held {
+		require.Equal(t, digestOf(files[path]), held)
+	}
 	require.NoError(t, f.commit(s, d.removed))
 	return d
+}
+
+// compare reads the folder and tells how it differs from the files.
+func compare(t *testing.T, f folder, files Files) difference {
+	t.Helper()
+	held, err := f.read()
+	require.NoError(t, err)
+	wanted := map[string]digest{}
+	for path, content := range files {
+		wanted[path] = digestOf(content)
+	}
+	return differ(held, wanted)
 }
 
 func list(t *testing.T, root string) []string {
@@ -48,8 +62,7 @@ func TestFolderHoldsWhatItShould(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(fileMode), info.Mode().Perm())
 
-	d, err = f.compare(first)
-	require.NoError(t, err)
+	d = compare(t, f, first)
 	require.True(t, d.empty())
 
 	require.NoError(t, os.WriteFile(filepath.Join(f.root, "tandem", "gateways", ".gitkeep"), nil, 0o600))
@@ -71,11 +84,10 @@ func TestStageThatFailsTouchesNothing(t *testing.T) {
 	old := Files{gatewayPath("a"): []byte("a1"), entryPath: []byte("e1")}
 	apply(t, f, old)
 	next := Files{gatewayPath("a"): []byte("a2"), entryPath: []byte("e2"), "tandem/nowhere/x.xml": []byte("x")}
-	_, err := f.stage(next, slices.Sorted(maps.Keys(next)))
+	_, err := f.stage(t.Context(), &Rendering{Files: next}, slices.Sorted(maps.Keys(next)))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ElementsMatch(t, slices.Collect(maps.Keys(old)), list(t, f.root), "no temporary file is left")
-	d, err := f.compare(old)
-	require.NoError(t, err)
+	d := compare(t, f, old)
 	require.True(t, d.empty())
 }
 

@@ -10,6 +10,9 @@ import (
 	"tandem/models"
 )
 
+// reportsAtOnce is how many reports of gateways are written in one transaction: others wait for it.
+const reportsAtOnce = 200
+
 // pollsPerCompare is how many polls may trust that nobody else changed a node's files.
 const pollsPerCompare = 10
 
@@ -22,43 +25,47 @@ func (s *Syncer) follow(ctx context.Context) {
 	defer gather.Stop()
 	gathering := false
 	var took time.Duration
+	var ended time.Time
+	apply := func(whole bool) {
+		took = s.syncAll(ctx, whole)
+		ended = time.Now()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.changed:
-			// A reload of many numbers is work for the switch; a stream of changes may keep it busy a third of the time at most.
+			// A reload of many numbers is work for the switch; a stream of changes may keep it busy a third of the time at most. A change
+			// after a quiet time waits for those that come with it only.
 			if !gathering {
 				gathering = true
-				gather.Reset(max(s.coalesce, 2*took))
+				gather.Reset(max(s.coalesce, 2*took-time.Since(ended)))
 			}
 		case <-gather.C:
 			gathering = false
-			took = s.syncAll(ctx)
+			apply(false)
 		case <-poll.C:
-			if s.due(ctx) {
-				took = s.syncAll(ctx)
-			} else {
+			s.polls++
+			switch whole := s.polls >= pollsPerCompare; {
+			case whole || s.due(ctx):
+				apply(whole)
+			default:
 				s.pollAll(ctx)
 			}
 		}
 	}
 }
 
-// due tells whether a poll has to render: the database changed (in another process, since our own says so), a node is behind,
-// or it is time to look at the files again.
+// due tells whether a poll has to render: the database changed (in another process, since our own says so), or a node is behind. It may be
+// behind although nothing has changed since the last rendering: that was made to be looked at, or for another node.
 func (s *Syncer) due(ctx context.Context) bool {
-	s.polls++
-	if s.polls >= pollsPerCompare {
-		return true
-	}
+	generation := s.catalogue.current()
 	for _, n := range s.current() {
-		if !n.settled.Load() || n.renewed.Load() {
+		if !n.settled.Load() || n.renewed.Load() || n.applied.Load() != generation {
 			return true
 		}
 	}
-	revision, err := s.store.RoutingRevision(ctx)
-	return err != nil || revision != s.revision // rendering will tell what is wrong with the database
+	return s.catalogue.changed(ctx)
 }
 
 func (s *Syncer) current() []*node {
@@ -72,44 +79,65 @@ func (s *Syncer) current() []*node {
 	return nodes
 }
 
-// syncAll renders once, brings all nodes up to date and asks them for their gateways, side by side: a slow one does not keep
-// the others waiting.
-func (s *Syncer) syncAll(ctx context.Context) time.Duration {
+// syncAll renders what changed once, brings all nodes up to date and asks them for their gateways, side by side. One that failed the last time is
+// not waited for until it has succeeded: it may take minutes to fail again, and the others are to have the next change at once. The
+// whole of it looks at all rows and all files.
+func (s *Syncer) syncAll(ctx context.Context, whole bool) time.Duration {
 	nodes := s.current()
 	if len(nodes) == 0 {
 		return 0
 	}
 	began := time.Now()
-	revision, err := s.store.RoutingRevision(ctx) // before the rows: what changes while they are read is seen the next time
-	var rendering *Rendering
-	if err == nil {
-		rendering, err = s.render(ctx)
-	}
+	rendering, err := s.render(ctx, whole)
 	if err != nil {
-		s.revision = ""
 		if ctx.Err() == nil {
 			s.logger.Error("dialplan not rendered, nothing changed", "error", err)
 		}
 		s.pollAll(ctx)
 		return time.Since(began)
 	}
-	s.revision, s.polls = revision, 0
+	if whole {
+		s.polls = 0
+	}
 	s.complain(rendering.Problems)
 	var all sync.WaitGroup
 	for _, n := range nodes {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, s.timeout)
-			defer cancel()
-			report, err := n.sync(ctx, rendering)
-			s.tellReport(ctx, report, err)
-			if err == nil && !report.Pending {
-				s.statuses.sync(n.id, s.store.Now())
-			}
-			s.poll(ctx, n)
-		})
+		switch {
+		case !n.failing.Load():
+			all.Go(func() { s.syncOne(ctx, n, rendering, whole) })
+		case n.busy.CompareAndSwap(false, true):
+			s.done.Go(func() {
+				defer n.busy.Store(false)
+				s.syncOne(ctx, n, rendering, whole)
+				if !n.failing.Load() && n.applied.Load() != s.catalogue.current() {
+					s.Changed() // what has changed while it was tried
+				}
+			})
+		}
 	}
 	all.Wait()
 	return time.Since(began)
+}
+
+// syncOne brings one node up to date and asks it for its gateways.
+func (s *Syncer) syncOne(life context.Context, n *node, rendering *Rendering, whole bool) {
+	ctx, cancel := context.WithTimeout(life, s.timeout)
+	defer cancel()
+	if whole {
+		n.doubt()
+	}
+	report, err := n.sync(ctx, rendering)
+	s.tellReport(life, report, err)
+	if err == nil {
+		s.watchFiles(ctx, n, report, rendering, whole)
+	}
+	if err == nil && !report.Pending {
+		s.statuses.sync(n.id, s.store.Now())
+	}
+	if life.Err() == nil {
+		n.failing.Store(err != nil)
+	}
+	s.poll(life, n)
 }
 
 func (s *Syncer) tellReport(ctx context.Context, report Report, err error) {
@@ -118,7 +146,7 @@ func (s *Syncer) tellReport(ctx context.Context, report Report, err error) {
 		s.logger.Error("node not synchronised", "node_id", report.NodeID, "error", err, "files_written", len(report.Written), "pending", report.Pending)
 	case err == nil && (report.Changed() || report.Reloaded):
 		s.logger.Info("node synchronised", "node_id", report.NodeID, "files_written", len(report.Written), "files_removed", len(report.Removed),
-			"gateways_unloaded", len(report.Killed), "pending", report.Pending, "took_ms", report.Took.Milliseconds())
+			"gateways_unloaded", len(report.Killed), "pending", report.Pending, "duration_ms", report.Took.Milliseconds())
 	}
 }
 
@@ -132,34 +160,38 @@ func (s *Syncer) complain(problems []Problem) {
 	s.complained = problems
 }
 
-// pollAll asks the switches for their gateways.
+// pollAll asks the switches for their gateways, but for one that is being tried again.
 func (s *Syncer) pollAll(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, n := range s.current() {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, s.timeout)
-			defer cancel()
-			s.poll(ctx, n)
-		})
+		if n.busy.Load() {
+			continue
+		}
+		all.Go(func() { s.poll(ctx, n) })
 	}
 	all.Wait()
 }
 
 // poll asks one switch for its gateways and has the answer recorded, and what could not be recorded before.
-func (s *Syncer) poll(ctx context.Context, n *node) {
+func (s *Syncer) poll(life context.Context, n *node) {
 	defer signal(s.reported)
+	ctx, cancel := context.WithTimeout(life, s.timeout)
+	defer cancel()
 	gateways := s.statuses.gateways()
-	if len(gateways) == 0 {
+	if len(gateways) == 0 && s.drifts == nil {
 		return
 	}
 	statuses, missing, err := n.poll(ctx, gateways, s.store.Now())
-	if err != nil && ctx.Err() == nil {
+	if err != nil && life.Err() == nil {
 		s.logger.Warn("gateways not polled", "node_id", n.id, "error", err)
 	}
 	if len(missing) > 0 {
 		s.logger.Warn("switch lacks gateways", "node_id", n.id, "gateways", missing)
 	}
 	s.statuses.polled(statuses)
+	if err == nil {
+		s.watchGateways(ctx, n)
+	}
 }
 
 // record writes what the switches reported. Apart from follow, so that a long reload does not hold back a trunk that failed.
@@ -186,6 +218,7 @@ func (s *Syncer) recordOnce(ctx context.Context) {
 		}
 	}
 	s.recordReports(ctx, reports)
+	s.tellRegistrations(ctx)
 	for node, at := range s.statuses.takeSynced() {
 		if err := s.store.EndRegistrations(ctx, node, at, s.announce); err != nil && ctx.Err() == nil {
 			// The next complete synchronisation looks again.
@@ -194,16 +227,28 @@ func (s *Syncer) recordOnce(ctx context.Context) {
 	}
 }
 
+// tellRegistrations tells of what has lasted at the nodes of this process. It is asked for with each poll.
+func (s *Syncer) tellRegistrations(ctx context.Context) {
+	var ids []string
+	for _, n := range s.current() {
+		ids = append(ids, n.id)
+	}
+	if err := s.store.TellRegistrations(ctx, ids, s.store.Now(), s.announce); err != nil && ctx.Err() == nil {
+		s.logger.Error("registrations of trunks not told", "error", err)
+	}
+}
+
 func (s *Syncer) recordReports(ctx context.Context, reports []models.GatewayReport) {
-	if len(reports) == 0 {
-		return
-	}
-	if err := s.store.RecordGateways(ctx, reports, s.announce); err != nil {
-		s.statuses.failed(reports)
-		if ctx.Err() == nil {
-			s.logger.Error("gateway status not saved", "error", err)
+	for len(reports) > 0 {
+		part := reports[:min(len(reports), reportsAtOnce)]
+		if err := s.store.RecordGateways(ctx, part, s.announce); err != nil {
+			s.statuses.failed(reports)
+			if ctx.Err() == nil {
+				s.logger.Error("gateway status not saved", "error", err)
+			}
+			return
 		}
-		return
+		s.statuses.written(part)
+		reports = reports[len(part):]
 	}
-	s.statuses.written(reports)
 }

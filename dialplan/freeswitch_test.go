@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,14 +28,31 @@ type live struct {
 	node    *lab.Node
 	control *esl.Node
 	syncer  *Syncer
-	store   *fakeStore
-	log     *bytes.Buffer
+	log     *lockedLog
 	sip     string
 
 	up    chan struct{}
 	parks chan *esl.Event
 	ended chan *esl.Event
 	gates chan *esl.Event
+}
+
+// lockedLog is a log that several goroutines write and a test reads.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (l *live) HandleUp(esl.Snapshot) { signal(l.up) }
@@ -51,16 +70,22 @@ func (l *live) HandleEvent(e *esl.Event) {
 	}
 }
 
-const testTimeout = 40 * time.Second
+// testTimeout bounds each step of a test; who measures very many numbers gives more.
+var testTimeout = func() time.Duration {
+	if given, err := time.ParseDuration(os.Getenv("TANDEM_TEST_STEP")); err == nil {
+		return given
+	}
+	return 40 * time.Second
+}()
 
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func startLive(t *testing.T, store *fakeStore, options lab.Options) *live {
+func startLive(t testing.TB, store Store, options lab.Options) *live {
 	t.Helper()
 	lab.Require(t)
 	node := lab.StartNode(t, options)
@@ -70,10 +95,10 @@ func startLive(t *testing.T, store *fakeStore, options lab.Options) *live {
 }
 
 // connectLive connects to a switch and brings it up to date.
-func connectLive(t *testing.T, store *fakeStore, addr, password, confDir string) *live {
+func connectLive(t testing.TB, store Store, addr, password, confDir string) *live {
 	t.Helper()
 	l := &live{
-		store: store, log: &bytes.Buffer{}, up: make(chan struct{}, 1),
+		log: &lockedLog{}, up: make(chan struct{}, 1),
 		parks: make(chan *esl.Event, 100), ended: make(chan *esl.Event, 1000), gates: make(chan *esl.Event, 1000),
 	}
 	var err error
@@ -94,7 +119,7 @@ func connectLive(t *testing.T, store *fakeStore, addr, password, confDir string)
 	return l
 }
 
-func (l *live) sync(t *testing.T) Report {
+func (l *live) sync(t testing.TB) Report {
 	t.Helper()
 	report, err := l.syncer.Sync(within(t), "node_1")
 	require.NoError(t, err)
@@ -102,7 +127,7 @@ func (l *live) sync(t *testing.T) Report {
 	return report
 }
 
-func receive[T any](t *testing.T, c chan T) T {
+func receive[T any](t testing.TB, c chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
@@ -114,7 +139,7 @@ func receive[T any](t *testing.T, c chan T) T {
 }
 
 // calls sends an INVITE and returns the status it ends in.
-func (l *live) calls(t *testing.T, from, number string, change ...func(*lab.Request)) int {
+func (l *live) calls(t testing.TB, from, number string, change ...func(*lab.Request)) int {
 	t.Helper()
 	r := lab.Request{NodeSIP: l.sip, From: "+15559990000", To: number, Local: from}
 	for _, f := range change {
@@ -242,7 +267,7 @@ func TestFreeSWITCHLetsInOnlyWhoIsInvited(t *testing.T) {
 	l.parked(t, ofA, "+15550001567")
 	require.Empty(t, l.parks)
 	want := map[Refusal]uint64{
-		RefusedSuspended: 1, RefusedUnsteered: 0, RefusedUnknown: 5, RefusedUninvited: uint64(len(strangers)) + 2,
+		RefusedSuspended: 1, RefusedUnsteered: 0, RefusedBlocked: 0, RefusedUnknown: 5, RefusedUninvited: uint64(len(strangers)) + 2,
 	}
 	for !isEqual(want, l.syncer.Refused()) {
 		receive(t, l.ended)
@@ -284,10 +309,10 @@ func TestFreeSWITCHKnowsIPv6Sources(t *testing.T) {
 	require.Equal(t, "cust_a.trunk_1.did@tandem", e.Variable("acl_token"))
 	require.Equal(t, 404, l.calls(t, "::1", "+15550002567"))
 
-	store.set(func(f *fakeStore) { f.trunks[0].InboundIP = "2001:db8::/32" })
+	store.set(func(f *fakeStore) { f.trunks[0].InboundIPs = []string{"2001:db8::/32"} })
 	require.Equal(t, []string{sourcePath}, l.sync(t).Written)
 	require.Equal(t, 403, l.calls(t, "::1", "+15550001567"))
-	store.set(func(f *fakeStore) { f.trunks[0].InboundIP = "::/19" })
+	store.set(func(f *fakeStore) { f.trunks[0].InboundIPs = []string{"::/19"} })
 	l.sync(t)
 	require.Equal(t, "cust_a.trunk_1.did@tandem", l.parked(t, "::1", "+15550001567").Variable("acl_token"), "by prefix")
 }

@@ -23,6 +23,21 @@ type Switch interface {
 	RescanProfile(ctx context.Context, profile string) error
 	KillGateway(ctx context.Context, profile, gateway string) error
 	Gateways(ctx context.Context) ([]esl.Gateway, error)
+	// Gateway, Originate and Kill are for the test of a trunk.
+	Gateway(ctx context.Context, name string) (*esl.Gateway, error)
+	Originate(ctx context.Context, o esl.Originate) (*esl.Job, error)
+	Kill(ctx context.Context, channel, cause string) error
+}
+
+// place is where a node's documents are: a folder of this machine, or the copy on a remote node.
+type place interface {
+	check() error
+	read() (map[string]digest, error)
+	stage(ctx context.Context, rendering *Rendering, paths []string) (staged, error)
+	commit(s staged, removed []string) error
+	readPending() (pending, bool, error)
+	writePending(p pending) error
+	clearPending() error
 }
 
 // Report tells what a synchronisation did to a node.
@@ -34,6 +49,7 @@ type Report struct {
 	Reloaded bool     // the switch read its configuration again
 	Pending  bool     // the files are right, but the switch could not be told yet; it will be when it is up
 	Problems []Problem
+	Drifted  []models.Drift // files that somebody else had changed; they are as they should be again
 	Took     time.Duration
 }
 
@@ -43,17 +59,33 @@ func (r Report) Changed() bool { return len(r.Written) > 0 || len(r.Removed) > 0
 // node is a switch and its folder.
 type node struct {
 	id      string
-	folder  folder
+	folder  place
+	copy    *remote // the place of a node whose disk is not ours, nil for the others
 	control Switch
 	profile string
 
-	renewed atomic.Bool // connected again
-	settled atomic.Bool // files and switch were as they should be after the last synchronisation
+	renewed atomic.Bool   // connected again
+	settled atomic.Bool   // files and switch were as they should be after the last synchronisation
+	applied atomic.Uint64 // the generation of the rendering that it was last synchronised with
+	failing atomic.Bool   // the last synchronisation failed
+	busy    atomic.Bool   // it is being tried again, and nobody waits for it
 
 	mu      sync.Mutex // one synchronisation at a time
 	gone    bool       // removed: the files are no longer ours to write
 	fresh   bool       // connected since the last complete synchronisation: tell it everything
 	missing []string   // gateways it did not load although told to
+	lacking []string   // those of them that one more scan has not helped
+	unknown []string   // gateways of our profile that it has and nobody knows
+	drift   drift
+	// held is what the folder's files hold, as far as they are only ours to change; nil when they have to be read.
+	held map[string]digest
+}
+
+// doubt has the files read at the next synchronisation: somebody else may have changed them.
+func (n *node) doubt() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.held = nil
 }
 
 // sync makes the folder hold the rendering and the switch know it.
@@ -65,15 +97,28 @@ func (n *node) sync(ctx context.Context, rendering *Rendering) (Report, error) {
 		return Report{NodeID: n.id}, fmt.Errorf("synchronise node %q: %w", n.id, ErrUnknownNode)
 	}
 	if n.renewed.Swap(false) {
-		n.fresh = true
+		n.fresh, n.held = true, nil
+		if n.copy != nil {
+			n.copy.state = nil // it may have another disk than before: it is asked what is on it
+		}
 	}
 	report := Report{NodeID: n.id, Problems: rendering.Problems}
-	todo, due, err := n.write(rendering, &report)
+	if n.copy != nil {
+		if !n.control.Up() {
+			// Nobody else can write there; it has what it had.
+			report.Pending = true
+			n.settled.Store(false)
+			return report, nil
+		}
+		n.folder = n.copy.during(ctx)
+	}
+	todo, due, err := n.write(ctx, rendering, &report)
 	if err == nil && (due || n.fresh) {
 		err = n.tell(ctx, todo, &report)
 	}
 	report.Took = time.Since(began)
 	n.settled.Store(err == nil && !report.Pending)
+	n.applied.Store(rendering.generation)
 	if err != nil {
 		return report, fmt.Errorf("synchronise node %q: %w", n.id, err)
 	}
@@ -81,7 +126,7 @@ func (n *node) sync(ctx context.Context, rendering *Rendering) (Report, error) {
 }
 
 // write changes the files, and returns what the switch has to be told and whether there is anything.
-func (n *node) write(rendering *Rendering, report *Report) (pending, bool, error) {
+func (n *node) write(ctx context.Context, rendering *Rendering, report *Report) (pending, bool, error) {
 	if err := n.folder.check(); err != nil {
 		return pending{}, false, err
 	}
@@ -89,14 +134,18 @@ func (n *node) write(rendering *Rendering, report *Report) (pending, bool, error
 	if err != nil {
 		return pending{}, false, err
 	}
-	d, err := n.folder.compare(rendering.Files)
-	if err != nil {
-		return pending{}, false, err
+	if n.held == nil {
+		if n.held, err = n.folder.read(); err != nil {
+			return pending{}, false, err
+		}
 	}
+	d := differ(n.held, rendering.digests)
+	report.Drifted = n.strayed(d, rendering.digests)
 	if d.empty() {
+		n.drift.applied = rendering.digests
 		return todo, due, nil
 	}
-	files, err := n.folder.stage(rendering.Files, d.written)
+	files, err := n.folder.stage(ctx, rendering, d.written)
 	if err != nil {
 		return pending{}, false, err
 	}
@@ -118,8 +167,14 @@ func (n *node) write(rendering *Rendering, report *Report) (pending, bool, error
 		return pending{}, false, err
 	}
 	if err := n.folder.commit(files, d.removed); err != nil {
+		n.held = nil
 		return pending{}, false, err
 	}
+	maps.Copy(n.held, files.held)
+	for _, path := range d.removed {
+		delete(n.held, path)
+	}
+	n.drift.applied = rendering.digests
 	report.Written, report.Removed = d.written, d.removed
 	return todo, true, nil
 }
@@ -177,8 +232,12 @@ func (n *node) poll(ctx context.Context, gateways map[string]string, at time.Tim
 	}
 	absent := maps.Clone(gateways)
 	var statuses []models.GatewayStatus
+	n.unknown = nil
 	for _, gateway := range loaded {
 		trunk, ours := gateways[gateway.Name]
+		if !ours && gateway.Profile == n.profile {
+			n.unknown = append(n.unknown, gateway.Name)
+		}
 		if !ours {
 			continue
 		}
@@ -188,8 +247,9 @@ func (n *node) poll(ctx context.Context, gateways map[string]string, at time.Tim
 		})
 	}
 	missing := slices.Sorted(maps.Keys(absent))
+	n.lacking = nil
 	if len(missing) == 0 || slices.Equal(missing, n.missing) {
-		n.missing = missing
+		n.missing, n.lacking = missing, missing
 		return statuses, nil, nil
 	}
 	n.missing = missing

@@ -2,6 +2,7 @@ package dialplan
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,7 @@ var errXML = errors.New("-ERR [error near line 3]: unexpected closing tag")
 
 func newTestSyncer(t *testing.T, store *fakeStore) (*Syncer, *fakeSwitch, models.Node) {
 	t.Helper()
-	s, err := NewSyncer(Config{Store: store})
+	s, err := NewSyncer(Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	control := &fakeSwitch{fail: map[string]error{}}
 	node := models.Node{ID: "node_1", Name: "one", ConfDir: t.TempDir()}

@@ -17,7 +17,7 @@ const (
 	trunkContext = "trunk"
 	// shardPrefix and the last three digits name the context of a number.
 	shardPrefix = "did_"
-	shardDigits = 3
+	shardDigits = models.ShardDigits
 
 	entryPath = dialplanFolder + "/public.xml"
 )
@@ -30,6 +30,9 @@ const (
 	refuseSuspended = "480 Number Suspended"
 	refuseUnsteered = "503 Not Taking Calls"
 )
+
+// dialedNumber is how a number may be dialed: in E.164 form, or without the plus, or with 00 in its place.
+const dialedNumber = "^(?:[+]|00)?([1-9][0-9]{6,14})$"
 
 // Conditions on the token. No parentheses: they would make FreeSWITCH keep the match as a channel variable. No backslashes
 // either, since expressions pass the expansion of channel variables.
@@ -101,9 +104,14 @@ func newExtension(did *models.DID, profile string) (extension, error) {
 	return extension{did.ID, did.NumberE164, did.CustomerID, application, data}, err
 }
 
-func shardOf(number string) string { return number[len(number)-shardDigits:] }
+func shardOf(number string) string { return models.ShardOf(number) }
 
 func shardPath(shard string) string { return dialplanFolder + "/" + shardPrefix + shard + ".xml" }
+
+// shardAt is the shard of shardPath.
+func shardAt(path string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(path, dialplanFolder+"/"+shardPrefix), ".xml")
+}
 
 func (d *document) action(indent, application, data string) {
 	if data == "" {
@@ -189,7 +197,7 @@ func renderEntry(shards []string) []byte {
 		d.line("  </extension>")
 	}
 	for _, form := range []struct{ name, expression, number string }{
-		{"trunk", "^(?:[+]|00)?([1-9][0-9]{6,14})$", "+$1"},
+		{"trunk", dialedNumber, "+$1"},
 		{"trunk_as_dialed", "^([0-9]{1,15})$", "$1"}, // an extension, or a national number: only the customer knows
 	} {
 		d.line(`  <extension name="%s">`, form.name)

@@ -2,6 +2,7 @@ package dialplan
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -22,6 +23,7 @@ type Input struct {
 	Trunks    []models.Trunk
 	DIDs      []models.DID
 	Providers []netip.Prefix // the operator's providers, whose addresses may call any DID
+	Blocked   []netip.Prefix // networks whose calls are refused, unless they are somebody's; not overlapping and sorted
 	Profile   string         // the SIP profile that numbers with a SIP route are called through; "external" when empty
 }
 
@@ -35,9 +37,35 @@ type Problem struct {
 
 // Rendering is a node's complete configuration as far as it is ours.
 type Rendering struct {
+	// Files are the documents; those of a Syncer's own rendering hold of the numbers what is new only.
 	Files    Files
 	Gateways map[string]string // gateway name to trunk ID
 	Problems []Problem
+
+	// digests tell of each document what it holds, also of those that Files lacks; load renders these, by shard.
+	digests map[string]digest
+	load    func(ctx context.Context, shards []string, put func(path string, content []byte) error) error
+	// generation is the catalogue's, 0 of a rendering without one.
+	generation uint64
+}
+
+// contents hands the documents of the paths to put.
+func (r *Rendering) contents(ctx context.Context, paths []string, put func(path string, content []byte) error) error {
+	var absent []string
+	for _, path := range paths {
+		content, there := r.Files[path]
+		if !there {
+			absent = append(absent, shardAt(path))
+			continue
+		}
+		if err := put(path, content); err != nil {
+			return err
+		}
+	}
+	if len(absent) == 0 {
+		return nil
+	}
+	return r.load(ctx, absent, put)
 }
 
 // Render makes a node's documents. It is pure: the same input gives the same bytes, in whatever order the rows come. An
@@ -45,6 +73,9 @@ type Rendering struct {
 func Render(in Input) (*Rendering, error) {
 	r := newRenderer(in)
 	if err := r.trunks(in.Trunks, in.Providers); err != nil {
+		return nil, err
+	}
+	if err := r.blocks(in.Blocked); err != nil {
 		return nil, err
 	}
 	r.dids(in.DIDs)
@@ -91,21 +122,23 @@ func (r *renderer) trunks(trunks []models.Trunk, providers []netip.Prefix) error
 			r.gateway(trunk)
 			continue
 		}
-		s, err := trunkSource(trunk)
-		switch {
-		case err != nil:
-		case covered(s.prefix, invited):
-			// Otherwise a customer could claim a provider's address and take the calls to everyone's numbers.
-			err = fmt.Errorf("inbound_ip %s belongs to a provider", s.prefix)
-		case taken[s.prefix]:
-			err = fmt.Errorf("inbound_ip %s is another trunk's", s.prefix)
-		}
+		own, err := trunkSources(trunk)
 		if err != nil {
 			r.problem("trunk", trunk.ID, err)
 			continue
 		}
-		taken[s.prefix] = true
-		sources = append(sources, s)
+		for _, s := range own {
+			switch {
+			case covered(s.prefix, invited):
+				// Otherwise a customer could claim a provider's address and take the calls to everyone's numbers.
+				r.problem("trunk", trunk.ID, fmt.Errorf("inbound_ip %s belongs to a provider", s.prefix))
+			case taken[s.prefix]:
+				r.problem("trunk", trunk.ID, fmt.Errorf("inbound_ip %s is another trunk's", s.prefix))
+			default:
+				taken[s.prefix] = true
+				sources = append(sources, s)
+			}
+		}
 	}
 	document, err := renderSources(sources)
 	if err != nil {
@@ -150,8 +183,14 @@ func (r *renderer) finish() *Rendering {
 		r.out.Files[shardPath(shard)] = renderShard(shard, extensions)
 	}
 	r.out.Files[entryPath] = renderEntry(slices.Sorted(maps.Keys(r.shards)))
-	slices.SortFunc(r.out.Problems, func(a, b Problem) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID))
-	})
+	sortProblems(r.out.Problems)
+	r.digest()
 	return &r.out
+}
+
+func (r *renderer) digest() {
+	r.out.digests = make(map[string]digest, len(r.out.Files))
+	for path, content := range r.out.Files {
+		r.out.digests[path] = digestOf(content)
+	}
 }

@@ -56,6 +56,18 @@ func TestSimulatedSwitchReadsTheSameFiles(t *testing.T) {
 		require.Equal(t, channel, e.ChannelID())
 		require.Equal(t, c.application, e.Variable("current_application_data"))
 	}
+	store.set(func(f *fakeStore) { f.blocks = blocked("127.0.0.8/30") })
+	l.sync(t)
+	for _, c := range []struct{ from, application string }{{"127.0.0.9", ""}, {"127.0.0.12", refuseUninvited}, {"127.0.0.2", "486"}} {
+		_, err := sim.CallIn(simswitch.IncomingCall{From: "+15559990000", To: "+15550002567", SourceIP: c.from})
+		require.NoError(t, err)
+		require.Equal(t, c.application, receive(t, l.ended).Variable("current_application_data"), c.from)
+	}
+	store.set(func(f *fakeStore) { f.blocks = nil })
+	l.sync(t)
+	_, err = sim.CallIn(simswitch.IncomingCall{From: "+15559990000", To: "+15550002567", SourceIP: "127.0.0.9"})
+	require.NoError(t, err)
+	require.Equal(t, refuseUninvited, receive(t, l.ended).Variable("current_application_data"))
 	require.Empty(t, l.parks)
-	require.Equal(t, map[Refusal]uint64{RefusedUninvited: 1, RefusedUnknown: 2, RefusedSuspended: 1, RefusedUnsteered: 0}, l.syncer.Refused())
+	require.Equal(t, map[Refusal]uint64{RefusedUninvited: 3, RefusedUnknown: 2, RefusedSuspended: 1, RefusedUnsteered: 0, RefusedBlocked: 1}, l.syncer.Refused())
 }

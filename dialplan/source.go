@@ -54,27 +54,38 @@ func providerSources(providers []netip.Prefix) ([]source, error) {
 	return sources, nil
 }
 
-// trunkSource returns the source of an inbound trunk.
-func trunkSource(trunk *models.Trunk) (source, error) {
+// trunkSources returns the sources of an inbound trunk, one for each of its addresses.
+func trunkSources(trunk *models.Trunk) ([]source, error) {
 	if !idPattern.MatchString(trunk.ID) || !idPattern.MatchString(trunk.CustomerID) || trunk.CustomerID == providerName {
-		return source{}, errors.New("id of trunk or customer holds characters other than letters, digits and underscores")
+		return nil, errors.New("id of trunk or customer holds characters other than letters, digits and underscores")
 	}
-	prefix, _, err := models.ParseInboundIP(trunk.InboundIP)
-	if err != nil {
-		return source{}, fmt.Errorf("inbound_ip: %w", err)
-	}
-	prefix = unmapped(prefix)
-	if bits := prefix.Bits(); prefix.Addr().Is4() && bits < minBits4 || prefix.Addr().Is6() && bits < minBits6 {
-		return source{}, fmt.Errorf("inbound_ip %s is wider than /%d (IPv4) or /%d (IPv6)", prefix, minBits4, minBits6)
+	if len(trunk.InboundIPs) == 0 {
+		return nil, errors.New("inbound_ip: an inbound trunk has none")
 	}
 	kind := "did"
 	if trunk.ApplicationID != nil && *trunk.ApplicationID != "" {
 		kind = "any"
 	}
-	return source{
-		id: trunk.CustomerID + "." + trunk.ID + "." + kind, prefix: prefix,
-		names: []string{"tandem_customer_id", trunk.CustomerID, "tandem_trunk_id", trunk.ID},
-	}, nil
+	sources := make([]source, len(trunk.InboundIPs))
+	for i, address := range trunk.InboundIPs {
+		prefix, _, err := models.ParseInboundIP(address)
+		if err != nil {
+			return nil, fmt.Errorf("inbound_ip: %w", err)
+		}
+		prefix = unmapped(prefix)
+		if bits := prefix.Bits(); prefix.Addr().Is4() && bits < minBits4 || prefix.Addr().Is6() && bits < minBits6 {
+			return nil, fmt.Errorf("inbound_ip %s is wider than /%d (IPv4) or /%d (IPv6)", prefix, minBits4, minBits6)
+		}
+		place := ""
+		if i > 0 { // a user of the directory has one address
+			place = fmt.Sprintf(".%d", i+1)
+		}
+		sources[i] = source{
+			id: trunk.CustomerID + "." + trunk.ID + place + "." + kind, prefix: prefix,
+			names: []string{"tandem_customer_id", trunk.CustomerID, "tandem_trunk_id", trunk.ID},
+		}
+	}
+	return sources, nil
 }
 
 // unmapped is a prefix in the form in which FreeSWITCH compares it: masked, IPv4 for IPv4-mapped IPv6 (switch_core.c,

@@ -1,9 +1,12 @@
 package dialplan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -63,6 +66,27 @@ func (f *fakeSwitch) Gateways(context.Context) ([]esl.Gateway, error) {
 	return slices.Clone(f.gateways), f.fail["gateways"]
 }
 
+func (f *fakeSwitch) Gateway(_ context.Context, name string) (*esl.Gateway, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down {
+		return nil, esl.ErrDown
+	}
+	for i := range f.gateways {
+		if f.gateways[i].Name == name {
+			found := f.gateways[i]
+			return &found, f.fail["gateway"]
+		}
+	}
+	return nil, f.fail["gateway"]
+}
+
+func (f *fakeSwitch) Originate(context.Context, esl.Originate) (*esl.Job, error) {
+	return nil, cmp.Or(f.tell("originate", ""), errStore)
+}
+
+func (f *fakeSwitch) Kill(_ context.Context, channel, _ string) error { return f.tell("kill", channel) }
+
 // heard returns what the switch was told since it was last asked.
 func (f *fakeSwitch) heard() []string {
 	f.mu.Lock()
@@ -88,10 +112,30 @@ type fakeStore struct {
 	// reported is what was saved, with what it says of registrations; ended are the nodes whose inactive trunks were looked for.
 	reported []models.GatewayReport
 	ended    []string
+	// asked are the nodes whose registrations were to be told if they have lasted.
+	asked []string
+	// elsewhere is what the nodes of other controllers have reported.
+	elsewhere []models.GatewayStatus
 	// dropped are the nodes whose statuses were dropped.
 	dropped []string
 	onSave  func()
 	reads   int
+	// shardReads are the shards that were read, and rows the numbers with them.
+	shardReads []string
+	rows       int
+	// silent is set while numbers change without a new revision of their shard.
+	silent   bool
+	revision map[string]int64
+	// blocks are in force; strangers are the refused calls that were written, with the rules given.
+	blocks     []models.Block
+	blockReads int
+	strangers  []nodeReport
+	rules      models.BlockRules
+}
+
+type nodeReport struct {
+	node string
+	models.StrangerReport
 }
 
 var errStore = errors.New("database is away")
@@ -109,22 +153,86 @@ func (f *fakeStore) AllTrunks(context.Context) ([]models.Trunk, error) {
 	return slices.Clone(f.trunks), f.err
 }
 
-func (f *fakeStore) AllDIDs(_ context.Context, fn func([]models.DID) error) error {
+func (f *fakeStore) TrunkRevision(context.Context) (string, error) {
 	f.mu.Lock()
-	dids := slices.Clone(f.dids)
+	defer f.mu.Unlock()
+	return fmt.Sprint(f.trunks), f.err
+}
+
+func (f *fakeStore) ofShard(shard string) (dids []models.DID) {
+	for _, did := range f.dids {
+		if models.ShardOf(did.NumberE164) == shard {
+			dids = append(dids, did)
+		}
+	}
+	return dids
+}
+
+// DIDShards makes revisions of what the numbers are, so that tests can change them as they like.
+func (f *fakeStore) DIDShards(context.Context) (map[string]int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.silent {
+		return f.revision, f.err
+	}
+	text := map[string][]string{}
+	for _, did := range f.dids {
+		shard := models.ShardOf(did.NumberE164)
+		text[shard] = append(text[shard], fmt.Sprint(did))
+	}
+	f.revision = map[string]int64{}
+	for shard, dids := range text {
+		sum := fnv.New64a()
+		_, _ = fmt.Fprint(sum, dids)
+		f.revision[shard] = int64(sum.Sum64() >> 1)
+	}
+	return f.revision, f.err
+}
+
+func (f *fakeStore) DIDSums(context.Context) (map[string]models.DIDSum, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sums := map[string]models.DIDSum{}
+	for _, did := range f.dids {
+		sum := sums[models.ShardOf(did.NumberE164)]
+		sum.Add(did.UpdatedAt)
+		sums[models.ShardOf(did.NumberE164)] = sum
+	}
+	return sums, f.err
+}
+
+func (f *fakeStore) DIDsOfShards(_ context.Context, shards []string, fn func(string, []models.DID) error) error {
+	f.mu.Lock()
+	f.shardReads = append(f.shardReads, shards...)
+	found := map[string][]models.DID{}
+	for _, shard := range shards {
+		found[shard] = f.ofShard(shard)
+		f.rows += len(found[shard])
+	}
+	err := f.err
 	f.mu.Unlock()
-	for batch := range slices.Chunk(dids, 2) {
-		if err := fn(batch); err != nil {
+	if err != nil {
+		return err
+	}
+	for _, shard := range shards {
+		if err := fn(shard, found[shard]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *fakeStore) RoutingRevision(context.Context) (string, error) {
+func (f *fakeStore) TrunkByAddress(_ context.Context, ip netip.Addr) (*models.Trunk, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fmt.Sprint(f.trunks, f.dids), f.err
+	for _, trunk := range f.trunks {
+		for _, address := range trunk.InboundIPs {
+			if prefix, _, err := models.ParseInboundIP(address); err == nil && prefix.Contains(ip) {
+				return &trunk, f.err
+			}
+		}
+	}
+	return nil, cmp.Or(f.err, models.ErrNotFound)
 }
 
 func (f *fakeStore) RecordGateways(_ context.Context, reports []models.GatewayReport, _ models.OnRegistration) error {
@@ -150,6 +258,19 @@ func (f *fakeStore) EndRegistrations(_ context.Context, nodeID string, _ time.Ti
 	return f.err
 }
 
+func (f *fakeStore) TellRegistrations(_ context.Context, nodeIDs []string, _ time.Time, _ models.OnRegistration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, nodeIDs...)
+	return nil
+}
+
+func (f *fakeStore) GatewayStatusesOf(_ context.Context, trunkID string) ([]models.GatewayStatus, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.elsewhere), func(s models.GatewayStatus) bool { return s.TrunkID != trunkID }), f.err
+}
+
 func (f *fakeStore) DropGatewayStatuses(_ context.Context, nodeID string, until time.Time) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,3 +290,48 @@ type fakeEvent map[string]string
 func (e fakeEvent) Name() string             { return e["Event-Name"] }
 func (e fakeEvent) Subclass() string         { return e["Event-Subclass"] }
 func (e fakeEvent) Get(header string) string { return e[header] }
+
+func (f *fakeStore) RecordStrangers(_ context.Context, nodeID string, reports []models.StrangerReport, rules models.BlockRules) ([]models.Block, []models.StrangerReport, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return nil, reports, f.err
+	}
+	f.rules = rules
+	for _, r := range reports {
+		f.strangers = append(f.strangers, nodeReport{nodeID, r})
+	}
+	return nil, nil, nil
+}
+
+func (f *fakeStore) BlockRevision(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprint(f.blocks), f.err
+}
+
+func (f *fakeStore) BlockedNetworks(context.Context) ([]netip.Prefix, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.blockReads++
+	var blocked []netip.Prefix
+	for _, b := range f.blocks {
+		prefix, _, err := models.ParseInboundIP(b.Address)
+		if err != nil {
+			return nil, err
+		}
+		blocked = append(blocked, prefix)
+	}
+	return blocked, f.err
+}
+
+func (f *fakeStore) BlockOf(_ context.Context, ip netip.Addr) (*models.Block, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.blocks {
+		if prefix, _, err := models.ParseInboundIP(b.Address); err == nil && prefix.Contains(ip) {
+			return &b, f.err
+		}
+	}
+	return nil, cmp.Or(f.err, models.ErrNotFound)
+}

@@ -3,10 +3,12 @@ package dialplan
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +44,7 @@ func TestChangesThatComeTogetherAreAppliedTogether(t *testing.T) {
 		s, control := started(t, store, nil)
 		require.Equal(t, []string{"reloadacl", "killgw one", "rescan", "rescan"}, control.heard(), "the second scan looks for the gateway it lacks")
 		reads := store.reads
+		require.Empty(t, store.shardReads)
 		for i := range 50 {
 			store.set(func(f *fakeStore) {
 				f.dids = append(f.dids, number("did_"+strings.Repeat("1", i+1), "cust_a", "+1555000"+"0"+string(rune('0'+i/10))+string(rune('0'+i%10))+"7"))
@@ -52,7 +55,18 @@ func TestChangesThatComeTogetherAreAppliedTogether(t *testing.T) {
 		<-time.After(time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"reloadxml"}, control.heard())
-		require.Equal(t, reads+1, store.reads)
+		require.Equal(t, reads, store.reads, "the trunks are as they were")
+		require.Len(t, store.shardReads, 50)
+
+		// And the next of them is applied by reading its shard alone.
+		store.shardReads, store.rows = nil, 0
+		store.set(func(f *fakeStore) { f.dids[7].Status = models.DIDSuspended })
+		s.Changed()
+		<-time.After(s.coalesce)
+		synctest.Wait()
+		require.Equal(t, []string{"reloadxml"}, control.heard())
+		require.Equal(t, []string{models.ShardOf(store.dids[7].NumberE164)}, store.shardReads)
+		require.Equal(t, 1, store.rows)
 		s.Stop()
 		s.Stop()
 	})
@@ -72,6 +86,63 @@ func TestPollFindsWhatAnotherProcessChanged(t *testing.T) {
 	})
 }
 
+// TestLookingHidesNoChange: whoever has the documents rendered, to look at them or for one node, takes no change from the nodes that lack it.
+func TestLookingHidesNoChange(t *testing.T) {
+	t.Parallel()
+	for name, look := range map[string]func(t *testing.T, s *Syncer){
+		"documents": func(t *testing.T, s *Syncer) {
+			_, _, _, err := s.Documents(t.Context(), nil)
+			require.NoError(t, err)
+		},
+		"plan": func(t *testing.T, s *Syncer) {
+			_, err := s.Plan(t.Context(), models.Node{ID: "node_2", ConfDir: t.TempDir()}, &fakeSwitch{}, nil)
+			require.NoError(t, err)
+		},
+		"sync": func(t *testing.T, s *Syncer) {
+			s.nodes["node_2"] = &node{id: "node_2", folder: folder{t.TempDir()}, control: &fakeSwitch{}, profile: s.profile}
+			_, err := s.Sync(t.Context(), "node_2")
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := &fakeStore{}
+				s, control := started(t, store, nil)
+				control.heard()
+				store.set(func(f *fakeStore) { f.trunks = []models.Trunk{inbound("trunk_1", "cust_a", "203.0.113.1", "")} })
+				look(t, s)
+				<-time.After(31 * time.Second)
+				synctest.Wait()
+				require.Equal(t, []string{"reloadacl"}, control.heard())
+				s.Stop()
+			})
+		})
+	}
+}
+
+// TestOlderRenderingIsNotTheLastWord: a rendering that reaches a node after a newer one is followed by the newer one.
+func TestOlderRenderingIsNotTheLastWord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		s, control := started(t, store, nil)
+		older, err := s.render(t.Context(), false)
+		require.NoError(t, err)
+		store.set(func(f *fakeStore) { f.trunks = []models.Trunk{inbound("trunk_1", "cust_a", "203.0.113.1", "")} })
+		s.Changed()
+		<-time.After(time.Second)
+		synctest.Wait()
+		_, err = s.current()[0].sync(t.Context(), older)
+		require.NoError(t, err)
+		control.heard()
+		<-time.After(31 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"reloadacl"}, control.heard())
+		s.Stop()
+	})
+}
+
 func TestPollReadsRowsOnlyWhenThereIsReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +154,7 @@ func TestPollReadsRowsOnlyWhenThereIsReason(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, reads, store.reads)
 
-		file := filepath.Join(s.current()[0].folder.root, entryPath)
+		file := filepath.Join(s.current()[0].folder.(folder).root, entryPath)
 		require.NoError(t, os.WriteFile(file, []byte("spoilt by hand"), 0o600))
 		<-time.After(time.Minute)
 		synctest.Wait()
@@ -115,6 +186,60 @@ func TestSwitchThatComesUpIsToldEverything(t *testing.T) {
 		<-time.After(time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{"reloadacl", "rescan"}, control.heard())
+		s.Stop()
+	})
+}
+
+// stuckSwitch takes a minute to fail.
+type stuckSwitch struct {
+	*fakeSwitch
+	tries  atomic.Int64
+	mended atomic.Bool
+}
+
+func (s *stuckSwitch) ReloadACL(ctx context.Context) error {
+	s.tries.Add(1)
+	if s.mended.Load() {
+		return s.fakeSwitch.ReloadACL(ctx)
+	}
+	select {
+	case <-time.After(time.Minute):
+		return errXML
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestNodeThatFailsHoldsUpNoOther: it is tried again and again, beside the others, which get each change at once.
+func TestNodeThatFailsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeStore{}
+		s, control := started(t, store, nil)
+		stuck := &stuckSwitch{fakeSwitch: &fakeSwitch{}}
+		s.AddNode(models.Node{ID: "node_2", ConfDir: t.TempDir()}, stuck)
+		<-time.After(5 * time.Minute)
+		synctest.Wait()
+		control.heard()
+		for i := range 40 {
+			store.set(func(f *fakeStore) {
+				f.trunks = append(f.trunks, inbound(fmt.Sprintf("trunk_%d", i), "cust_a", fmt.Sprintf("203.0.113.%d", i), ""))
+			})
+			s.Changed()
+			<-time.After(2 * time.Second)
+			synctest.Wait()
+			require.Equal(t, []string{"reloadacl"}, control.heard(), i)
+		}
+		require.GreaterOrEqual(t, stuck.tries.Load(), int64(5))
+
+		// Once it is mended it has everything.
+		stuck.mended.Store(true)
+		<-time.After(3 * time.Minute)
+		synctest.Wait()
+		require.Contains(t, stuck.heard(), "reloadacl")
+		n := s.current()[1]
+		require.Equal(t, s.catalogue.current(), n.applied.Load())
+		require.True(t, n.settled.Load())
 		s.Stop()
 	})
 }
@@ -249,7 +374,7 @@ func TestRefusedCallsAreCountedAndLogged(t *testing.T) {
 		outbound := refusal("respond", refuseUninvited)
 		outbound["Caller-Direction"] = "outbound"
 		s.handle("node_1", outbound)
-		require.Equal(t, map[Refusal]uint64{RefusedUninvited: 1000, RefusedUnknown: 1, RefusedSuspended: 1, RefusedUnsteered: 0}, s.Refused())
+		require.Equal(t, map[Refusal]uint64{RefusedUninvited: 1000, RefusedUnknown: 1, RefusedSuspended: 1, RefusedUnsteered: 0, RefusedBlocked: 0}, s.Refused())
 		require.Equal(t, loggedAtOnce, strings.Count(log.String(), "\n"))
 		<-time.After(time.Minute)
 		s.handle("node_1", refusal("respond", refuseUnknown))
