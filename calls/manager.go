@@ -113,10 +113,14 @@ type Config struct {
 	OnEnd func(call models.Call)
 	// OnAction, when set, is called before an action of a call's list begins, from the call's goroutine. It must not block.
 	OnAction func(callID string, index int, action actions.Action)
+	// Observer is told what is measured. Default: nobody is.
+	Observer Observer
 	// Simulated tells the applications that are asked that no call is made.
 	Simulated bool
 	// Limits are what makes the manager refuse new calls.
 	Limits Limits
+	// Remote is for nodes whose disk is not shared; without it they record and play nothing.
+	Remote *Remote
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -134,6 +138,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.RecordingDir == nil {
 		c.RecordingDir = func(node models.Node) string { return filepath.Join(node.ConfDir, "tandem", "recordings") }
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
 	}
 	c.SIPProfile = cmp.Or(c.SIPProfile, esl.DefaultProfile)
 	c.VoiceEngine = cmp.Or(c.VoiceEngine, "flite")
@@ -159,6 +166,14 @@ func (c Config) withDefaults() (Config, error) {
 	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 40*time.Second)
 	c.CDRWait = cmp.Or(c.CDRWait, 20*time.Second)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 30*time.Second)
+	if c.Remote != nil {
+		remote := *c.Remote
+		remote.Limit = cmp.Or(remote.Limit, 1<<30)
+		if remote.URL == "" || remote.Dir == "" || remote.Offer == nil {
+			return c, errors.New("calls: Remote needs URL, Dir and Offer")
+		}
+		c.Remote = &remote
+	}
 	var err error
 	c.Limits, err = c.Limits.withDefaults()
 	return c, err
@@ -194,10 +209,9 @@ type Manager struct {
 	stopping  bool // no call is taken any more
 	stopped   bool // nothing is begun any more
 	nodes     map[string]*node
-	unheld    map[string]*node // that the watchdog looks after: no controller holds them
-	turn      int
-	elsewhere []string        // ids of the nodes that some controller holds and is connected to, as last seen
-	dialing   map[string]bool // calls of other controllers whose dialling is being claimed
+	unheld    map[string]*node  // that the watchdog looks after: no controller holds them
+	berths    map[string]*berth // of nodes, by id: all of nodes, and those of other controllers that were connected when last seen
+	dialing   map[string]bool   // calls of other controllers whose dialling is being claimed
 	polling   bool
 	byCall    map[string]*session
 	byChannel map[string]*session
@@ -217,7 +231,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	m := &Manager{
 		cfg: cfg, log: cfg.Logger,
 		nodes: map[string]*node{}, unheld: map[string]*node{}, byCall: map[string]*session{}, byChannel: map[string]*session{}, byLeg: map[string]*session{},
-		dialing: map[string]bool{}, idle: make(chan struct{}),
+		berths: map[string]*berth{}, dialing: map[string]bool{}, idle: make(chan struct{}),
 	}
 	m.media = newMediaStore(cfg)
 	m.board, m.rooms, m.outage, m.trunks = newBoard(), newRooms(), newOutage(m), newTrunkBook(cfg.Store)
@@ -238,6 +252,13 @@ func (m *Manager) Start(context.Context) error {
 		return nil
 	}
 	m.polling = true
+	if m.cfg.Remote != nil {
+		m.work.Add(1)
+		go func() {
+			defer m.work.Done()
+			m.errands(m.ctx)
+		}()
+	}
 	m.work.Add(2)
 	go func() {
 		defer m.work.Done()
@@ -300,11 +321,12 @@ func (m *Manager) AddNode(row models.Node, sw Switch) esl.Handler {
 	m.mu.Lock()
 	old := m.nodes[row.ID]
 	m.nodes[row.ID] = n
+	m.takeBerth(&n.row)
 	m.mu.Unlock()
 	if old != nil {
 		old.close()
 	}
-	m.goWork(func() { m.media.sweep(m.cfg.MediaDir(row)) })
+	m.goWork(func() { m.media.sweep(m.cfg.mediaDir(row)) })
 	return n
 }
 
@@ -332,7 +354,7 @@ func (m *Manager) ReleaseNode(ctx context.Context, nodeID string) {
 		return
 	}
 	n.close()
-	defer m.media.leave(m.cfg.MediaDir(n.row))
+	defer m.media.leave(m.cfg.mediaDir(n.row))
 	var leaving []*session
 	for _, s := range m.sessions() {
 		if s.node == n {

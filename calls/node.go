@@ -30,7 +30,12 @@ type node struct {
 	looking  bool            // for the calls that are on the switch, since it was connected
 	arrivals []*esl.Event    // channels that parked meanwhile
 
-	witness *witness
+	pace      *pace
+	witness   *witness
+	placed    map[string]string // sound files that a remote node has, by ours
+	inTransit map[string]bool   // recordings that a remote node is sending
+	sending   chan struct{}     // holds a token for each of them
+
 	burials chan struct{} // holds a token for each orphan whose end is being written
 }
 
@@ -39,7 +44,8 @@ type node struct {
 func newNode(m *Manager, row models.Node, sw Switch) *node {
 	n := &node{
 		m: m, row: row, sw: sw, log: m.log.With("node_id", row.ID, "node", row.Name), modules: map[string]bool{}, orphans: map[string]bool{},
-		added: m.cfg.Now(), witness: newWitness(m, row.ID), burials: make(chan struct{}, orphansAtOnce),
+		added: m.cfg.Now(), pace: newPace(), placed: map[string]string{}, inTransit: map[string]bool{}, sending: make(chan struct{}, uploadsAtOnce),
+		witness: newWitness(m, row.ID), burials: make(chan struct{}, orphansAtOnce),
 	}
 	if sw != nil {
 		n.lostWhen = time.AfterFunc(m.cfg.NodeLostAfter, n.giveUp)
@@ -100,7 +106,7 @@ func (n *node) HandleEvent(ev *esl.Event) {
 	}
 	if s := n.m.channelSession(ev.ChannelID()); s != nil {
 		if !s.box.put(message{event: ev}) {
-			n.log.Warn("event dropped: the session's mailbox is full", "channel", ev.ChannelID(), "event", ev.Name())
+			n.log.Warn("event dropped: the session's mailbox is full", "fs_uuid", ev.ChannelID(), "event", ev.Name())
 		}
 		return
 	}
