@@ -40,6 +40,9 @@ const (
 	ReasonNodeLost            = "node_lost"
 	ReasonAnswerURLFailed     = "answer_url_failed"
 	ReasonInsufficientBalance = "insufficient_balance"
+	ReasonTrunkLimit          = "trunk_limit"
+	ReasonCustomerLimit       = "customer_limit"
+	ReasonDestination         = "destination_not_allowed"
 	ReasonInternalError       = "internal_error"
 	ReasonShutdown            = "shutdown"
 )
@@ -59,6 +62,7 @@ const (
 	causeNoGateway     = "INVALID_GATEWAY"
 	causeGatewayDown   = "GATEWAY_DOWN"
 	causeNoProfile     = "INVALID_PROFILE"
+	causeOutOfOrder    = "DESTINATION_OUT_OF_ORDER"
 	causeProgressLimit = "PROGRESS_TIMEOUT"
 	causeLoseRace      = "LOSE_RACE"
 	causePickedOff     = "PICKED_OFF"

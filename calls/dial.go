@@ -2,6 +2,7 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,8 @@ type dialing struct {
 	limit    time.Duration
 	joined   func(*leg) error // called once a party is joined, and is wanted
 	told     bool             // joined was called
+	full     bool             // a trunk was passed over that had all the calls that it may have
+	bounded  bool             // the customer may have only so many calls
 	tape     *recording       // of the connection
 	group    esl.Group        // what all rounds have in common
 	ringback esl.Ringback
@@ -32,11 +35,13 @@ type dialing struct {
 	resumed  []*leg // of the round that an earlier controller had begun, until it is gone on with
 }
 
-// called is one target and the trunks that are left to reach it by.
+// called is one target and the ways to reach it by.
 type called struct {
-	target actions.Target
-	trunks []models.Trunk // nil for a SIP URI
-	tried  int
+	index   int
+	target  actions.Target
+	ways    []way // nil for a SIP URI
+	tried   int
+	refused string // the reason, where the customer's limits do not let it be called
 }
 
 // doDial calls the parties and joins the one that answers to the call. Control comes back when it is gone; the list goes on.
@@ -57,14 +62,19 @@ func (s *session) doDial(a *actions.Dial) (outcome, error) {
 
 // prepare finds the ways to the parties and what will be heard. failed says that something could not be had, which was told.
 func (d *dialing) prepare(verb string) (failed bool, err error) {
-	for _, target := range d.a.To {
-		party := &called{target: target}
+	for i, target := range d.a.To {
+		party := &called{index: i, target: target}
 		if target.Number != "" {
-			if party.trunks, err = d.s.trunksTo(target.TrunkID); err != nil {
+			// The seed is that of this target of this dial, for whoever goes on with it.
+			seed := fmt.Sprintf("%s %d %d", d.s.call.ID, d.s.flow.index, i)
+			if party.ways, err = d.s.waysTo(target.TrunkID, target.Number, d.caller(), seed); err != nil {
 				return false, err
 			}
 		}
 		d.parties = append(d.parties, party)
+	}
+	if err := d.allow(verb); err != nil {
+		return false, err
 	}
 	if failed, err = d.prepareRingback(verb); err != nil || failed {
 		return failed, err
@@ -161,7 +171,16 @@ func (d *dialing) rounds(parties []*called) (over bool, err error) {
 		if len(legs) == 0 {
 			return false, nil
 		}
-		if err := d.round(legs); err != nil {
+		switch err := d.round(legs); {
+		case errors.Is(err, models.ErrTrunkFull):
+			d.passOver(legs, err)
+			continue
+		case errors.Is(err, models.ErrCustomerFull):
+			if err := d.makeDo(legs, err); err != nil {
+				return true, err
+			}
+			continue
+		case err != nil:
 			return true, err
 		}
 		if d.s.interrupted() || d.winner() != nil {
@@ -175,24 +194,46 @@ func (d *dialing) rounds(parties []*called) (over bool, err error) {
 func (d *dialing) callable(parties []*called) []*leg {
 	var legs []*leg
 	for _, party := range parties {
-		var trunk *models.Trunk
+		var over *way
+		if party.refused != "" {
+			continue
+		}
 		if party.target.Number != "" {
-			if party.tried == len(party.trunks) {
+			if party.tried == len(party.ways) {
 				continue
 			}
-			trunk = &party.trunks[party.tried]
+			over = &party.ways[party.tried]
 		} else if party.tried > 0 {
 			continue
 		}
 		party.tried++
-		l := d.s.newLeg(d.kind, party.target, trunk)
-		l.party, l.trunk, l.limit = party, trunk, d.limit
+		l := d.s.newLeg(d.kind, party.target, over)
+		l.party, l.limit = party, d.limit
 		l.confirms, l.held = d.group.Confirm != nil, d.group.Hold > 0
 		l.asks = l.confirms || l.held || d.group.Announce != nil
 		l.detect = d.a.MachineDetection
 		legs = append(legs, l)
 	}
 	return legs
+}
+
+// passOver takes back a round that was not begun because a trunk has all the calls that it may have, or would have: those for whom there is no room
+// are called over the next one.
+func (d *dialing) passOver(legs []*leg, err error) {
+	var full *models.TrunkFullError
+	errors.As(err, &full)
+	d.s.log.Info("trunk takes no more calls now", "trunk_id", full.TrunkID, "limit", full.Limit)
+	d.legs, d.full = d.legs[:len(d.legs)-len(legs)], true
+	room := full.Room
+	for _, l := range legs {
+		again := l.over == nil || l.over.trunk.ID != full.TrunkID
+		if !again && room > 0 {
+			again, room = true, room-1
+		}
+		if again {
+			l.party.tried--
+		}
+	}
 }
 
 // again are the parties that failed for a reason of their trunk's: the only ones that another trunk may reach. A party that was
@@ -237,6 +278,7 @@ func (d *dialing) round(legs []*leg) error {
 	if err != nil {
 		return err
 	}
+	s.node.pace.count(len(legs))
 	if err := d.open(longest); err != nil {
 		return err
 	}
@@ -277,26 +319,33 @@ func (d *dialing) round(legs []*leg) error {
 
 // address is how the switch reaches a leg's party.
 func (d *dialing) address(l *leg) esl.Target {
-	t := esl.Target{
-		ChannelID: l.row.ChannelID, CallerIDNumber: d.a.CallerID, Timeout: l.target.Timeout, SIPURI: l.target.SIP, Number: l.target.Number,
-	}
-	if t.CallerIDNumber == "" {
-		if n, ok := switchNumber(d.s.call.From); ok {
-			t.CallerIDNumber = n
-		}
-	}
-	if l.trunk != nil {
-		t.Gateway = l.trunk.GatewayName
+	t := esl.Target{ChannelID: l.row.ChannelID, Timeout: l.target.Timeout, SIPURI: l.target.SIP}
+	if l.over != nil {
+		t.Gateway, t.Number, t.CallerIDNumber = l.over.trunk.GatewayName, l.over.number, l.over.callerID
+		t.Codecs = l.over.trunk.Routing.Codecs
 	} else {
-		t.Profile = d.s.m.cfg.SIPProfile
+		t.Profile, t.CallerIDNumber = d.s.m.cfg.SIPProfile, d.caller()
 	}
 	return t
+}
+
+// caller is the number that the parties are to be shown, empty where there is none.
+func (d *dialing) caller() string {
+	if d.a.CallerID != "" {
+		return d.a.CallerID
+	}
+	n, ok := switchNumber(d.s.call.From)
+	if !ok {
+		return ""
+	}
+	return n
 }
 
 // begin stores the legs and the cursor before anything is dialled.
 func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 	s := d.s
 	s.flow.idle = 0
+	before := s.flow.at
 	if d.resumed == nil {
 		d.legs = append(d.legs, legs...)
 	}
@@ -307,9 +356,16 @@ func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 			if err := tx.SaveLeg(ctx, &row); err != nil {
 				return err
 			}
+			if d.resumed == nil && l.over != nil && l.over.trunk.Limits.Limited() {
+				tx.TakeTrunks(ctx, l.over.trunk.ID)
+			}
+			d.take(ctx, tx, l)
 		}
 		return nil
 	})
+	if errors.Is(err, models.ErrTrunkFull) || errors.Is(err, models.ErrCustomerFull) {
+		s.flow.at = before
+	}
 	if err != nil {
 		return "", fmt.Errorf("store the legs: %w", err)
 	}

@@ -107,7 +107,7 @@ func TestFreeSWITCHDialFailover(t *testing.T) {
 		require.NoError(t, l.store.UpdateTrunk(t.Context(), l.trunk))
 		second := *l.trunk
 		second.ID, second.GatewayName, second.Name = "", gateway, "second"
-		second.CreatedAt = time.Time{}
+		second.CreatedAt, second.Routing.Priority = time.Time{}, l.trunk.Routing.Priority+1
 		require.NoError(t, l.store.CreateTrunk(t.Context(), &second))
 		call := l.calledIn(t, `[{"action":"dial","to":"+15550000486","result_url":"/result"},
 			{"action":"dial","to":["+15550000701","+15550000486"],"result_url":"/result"},

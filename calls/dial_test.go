@@ -113,7 +113,7 @@ func TestDialRounds(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		s := newScene(t, store)
-		second := modelstest.OutboundTrunk(t, store, s.customer)
+		second := s.trunks(2)[1]
 		s.sw.dials(map[string]dialedParty{
 			"0486": {cause: "USER_BUSY", sip: "486"}, "0503": {cause: "NORMAL_TEMPORARY_FAILURE", sip: "503"}, "0200": {answers: true, joined: true},
 			"0403": {cause: "CALL_REJECTED", sip: "403"}, "0603": {cause: "CALL_REJECTED", sip: "603"}, "0488": {cause: "INCOMPATIBLE_DESTINATION", sip: "488"},

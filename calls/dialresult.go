@@ -19,9 +19,20 @@ var dialStatuses = map[string]string{
 
 // result is what became of a dial: of the party that was joined, or of the last one that said something.
 func (d *dialing) result() map[string]any {
-	told := d.telling()
+	told, refused := d.telling(), d.refusals()
 	if told == nil {
-		return map[string]any{"dial_status": dialFailed, "reason": "no_active_trunk", "seconds": 0.0}
+		reason := "no_active_trunk"
+		switch {
+		case d.full:
+			reason = ReasonTrunkLimit
+		case len(refused) > 0:
+			reason = refused[0].(map[string]any)["reason"].(string)
+		}
+		result := map[string]any{"dial_status": dialFailed, "reason": reason, "seconds": 0.0}
+		if len(refused) > 0 && len(d.parties) > 1 {
+			result["refused"] = refused
+		}
+		return result
 	}
 	result := told.result()
 	delete(result, "to")
@@ -40,6 +51,9 @@ func (d *dialing) result() map[string]any {
 			legs[i] = l.result()
 		}
 		result["legs"] = legs
+	}
+	if len(refused) > 0 {
+		result["refused"] = refused
 	}
 	for _, l := range d.legs {
 		delete(d.s.legs, l.row.ChannelID)

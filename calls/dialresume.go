@@ -53,7 +53,7 @@ func (d *dialing) recall() error {
 	}
 	d.first, d.told = at.First, at.Told
 	for i, tried := range at.Tried {
-		d.parties[i].tried = min(tried, max(1, len(d.parties[i].trunks)))
+		d.parties[i].tried = min(tried, max(1, len(d.parties[i].ways)))
 	}
 	for i, known := range at.Legs {
 		found := slices.IndexFunc(rows, func(row models.Leg) bool { return row.ID == known.ID })
@@ -90,11 +90,11 @@ func (d *dialing) restore(row models.Leg, party *called) *leg {
 	l.confirms, l.held = d.group.Confirm != nil, d.group.Hold > 0
 	l.asks = l.confirms || l.held || d.group.Announce != nil
 	if row.TrunkID != nil {
-		at := slices.IndexFunc(party.trunks, func(t models.Trunk) bool { return t.ID == *row.TrunkID })
+		at := slices.IndexFunc(party.ways, func(w way) bool { return w.trunk.ID == *row.TrunkID })
 		if at >= 0 {
-			l.trunk = &party.trunks[at]
+			l.over = &party.ways[at]
 		} else {
-			l.trunk = &models.Trunk{ID: *row.TrunkID} // it is not to be used any more, but was
+			l.over = &way{trunk: models.Trunk{ID: *row.TrunkID}} // it is not to be used any more, but was
 		}
 	}
 	l.restoreTimes()

@@ -25,7 +25,11 @@ func (s *session) screenLeg(l *leg) error {
 		return nil
 	}
 	dir := s.m.cfg.RecordingDir(s.node.row)
-	if err := os.MkdirAll(dir, 0o777); err != nil { //nolint:gosec // the switch runs as another user and writes here
+	if s.node.row.Remote() {
+		s.log.Warn("greeting not judged: the node's disk is not shared", "leg_id", l.row.ID)
+		return s.releaseLeg(l)
+	}
+	if err := s.node.makeFolder(dir); err != nil {
 		s.log.Error("greeting not recorded", "leg_id", l.row.ID, "error", err)
 		return s.releaseLeg(l)
 	}

@@ -28,7 +28,7 @@ type leg struct {
 	row    models.Leg
 	target actions.Target
 	party  *called
-	trunk  *models.Trunk
+	over   *way // nil for a SIP URI
 	detect *actions.MachineDetection
 	limit  time.Duration // of the connection
 	// asks says that the party is heard, or hears something, after it has answered and before it is joined; confirms, that it must
@@ -45,13 +45,13 @@ type leg struct {
 }
 
 // newLeg names the channel of a party before it is dialled.
-func (s *session) newLeg(kind string, target actions.Target, trunk *models.Trunk) *leg {
-	l := &leg{target: target, row: models.Leg{
+func (s *session) newLeg(kind string, target actions.Target, over *way) *leg {
+	l := &leg{target: target, over: over, row: models.Leg{
 		ID: models.NewID(models.PrefixLeg), CallID: s.call.ID, CustomerID: s.call.CustomerID, ChannelID: uuid.NewString(), Kind: kind,
 		To: targetName(target), Status: models.LegDialing,
 	}}
-	if trunk != nil {
-		l.row.TrunkID = &trunk.ID
+	if over != nil {
+		l.row.TrunkID = &over.trunk.ID
 	}
 	return l
 }
@@ -344,7 +344,7 @@ func (s *session) legsEnded() bool {
 }
 
 // awaitLegs waits a moment for the last words on the parties' channels, which may come after the word that the bridge is over,
-// and makes one up where none comes.
+// and otherwise takes what their CDRs say, or makes one up where there is none.
 func (s *session) awaitLegs(causes roundCauses, at time.Time) error {
 	for _, l := range s.legs {
 		if l.facts == nil && causes.neverWas(l) {
@@ -361,6 +361,16 @@ func (s *session) awaitLegs(causes roundCauses, at time.Time) error {
 			continue
 		}
 		s.log.Warn("the switch ended a dialed leg without a word", "leg_id", l.row.ID)
+		facts, ended, err := s.testimony(l.row.ChannelID)
+		if err != nil {
+			return err
+		}
+		if facts != nil {
+			if err := s.endLeg(l, *facts, ended); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := s.endLeg(l, hangupFacts{cause: causes.of(l), sip: causes.sip}, at); err != nil {
 			return err
 		}
@@ -414,7 +424,7 @@ func (c roundCauses) of(l *leg) string {
 		return c.all
 	case c.all == causeGatewayDown, c.all == causeNoProfile:
 		return c.all
-	case l.trunk == nil:
+	case l.over == nil:
 		return causeNoProfile
 	default:
 		return causeNoGateway

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,8 +62,8 @@ func (r *CreateRequest) validate() error {
 
 // Create stores an outbound call with its hold and its call.created event in one transaction, and dials after the commit.
 // The call returned has the state dialing, or queued when that was asked for. Errors: *RequestError, models.ErrNotFound for an
-// application that is not the customer's, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode, and those of Accepting. On
-// any error nothing is dialled or charged.
+// application that is not the customer's, *DestinationError, ErrNoActiveTrunk, ErrDestinationNotAllowed, ErrTrunksFull, models.ErrCustomerFull, models.ErrInsufficientBalance, ErrNoNode, and
+// those of Accepting. On any error nothing is dialled or charged.
 func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, error) {
 	call, err := m.newCall(&req)
 	if err != nil {
@@ -85,21 +86,48 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 		return req.InTx(tx, call)
 	}
 	if req.Queued {
+		limits, err := m.cfg.Store.LimitsOf(ctx, call.CustomerID)
+		if err != nil {
+			return nil, fmt.Errorf("read the limits: %w", err)
+		}
+		if err := m.mayCall(call.CustomerID, &limits, call.To, ""); err != nil {
+			return nil, err
+		}
 		return m.insert(ctx, call, onEnqueue, also)
 	}
-	s, err := m.place(ctx, call, app)
-	if err != nil {
-		return nil, err
+	stored, err := m.onNode(ctx, call, app, func(s *session, over *way) (*models.Call, error) {
+		return m.insert(ctx, call, onCreate, withTrunk(ctx, &over.trunk, withDial(ctx, s, also)))
+	})
+	return stored, lostNode(err)
+}
+
+// overWays stores an outbound call over the first of its ways whose trunk takes it now. ErrTrunksFull where none does.
+func overWays(call *models.Call, s *session, ways []way, store func(over *way) (*models.Call, error)) (*models.Call, error) {
+	for i := range ways {
+		over := &ways[i]
+		call.TrunkID = &over.trunk.ID
+		if s != nil {
+			s.flow.over = *over
+		}
+		stored, err := store(over)
+		if !errors.Is(err, models.ErrTrunkFull) {
+			return stored, err
+		}
 	}
-	if s == nil {
-		return m.insert(ctx, call, onCreate, withDial(ctx, nil, also))
+	return nil, ErrTrunksFull
+}
+
+// withTrunk makes the transaction that inserts or starts a call fail with models.ErrTrunkFull where its trunk has all the calls that it may have.
+func withTrunk(ctx context.Context, trunk *models.Trunk, also func(tx *models.Store, call *models.Call) error) func(tx *models.Store, call *models.Call) error {
+	return func(tx *models.Store, call *models.Call) error {
+		if trunk.Limits.Limited() {
+			tx.TakeTrunks(ctx, trunk.ID)
+		}
+		if also == nil {
+			return nil
+		}
+		return also(tx, call)
 	}
-	stored, err := m.insert(ctx, call, onCreate, withDial(ctx, s, also))
-	if err != nil {
-		m.forget(s)
-		return nil, lostNode(err)
-	}
-	return s.dispatch(stored), nil
 }
 
 // newCall is the call that a request asks for, without a node.
@@ -126,40 +154,39 @@ func (m *Manager) newCall(req *CreateRequest) (*models.Call, error) {
 	return call, nil
 }
 
-// place gives a call its trunk, its node, its channel and, where the node is this controller's, a session, which is registered
+// place finds a call's ways and gives it its node, its channel and, where the node is this controller's, a session, which is registered
 // but does not run. The session is known before the call is stored as dialing: whoever cancels the call the moment that it is
-// finds it. The call of a node that is another controller's has no session here. Either must be stored withDial.
-func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Application) (*session, error) {
-	trunk, err := m.cfg.Store.ActiveOutboundTrunk(ctx, call.CustomerID)
-	if errors.Is(err, models.ErrNotFound) {
-		return nil, ErrNoActiveTrunk
-	}
+// finds it. The call of a node that is another controller's has no session here. Either must be stored overWays and withDial.
+func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Application) (*session, []way, error) {
+	ways, err := m.waysOut(ctx, call)
 	if err != nil {
-		return nil, fmt.Errorf("find trunk: %w", err)
+		return nil, nil, err
 	}
 	n, elsewhere, err := m.pick(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	call.TrunkID, call.ChannelID = &trunk.ID, uuid.NewString()
+	call.ChannelID = uuid.NewString()
 	if n == nil {
 		call.NodeID, call.Fence = &elsewhere, 0
-		return nil, nil
+		return nil, ways, nil
 	}
 	call.NodeID, call.Fence = &n.row.ID, n.row.LeaseToken
 	s := newSession(n, call.ChannelID)
-	s.app, s.flow.gateway = app, trunk.GatewayName
+	s.app = app
 	s.unplaced.Store(true)
 	s.setCall(call)
 	if err := m.register(s); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoNode, err)
+		m.unplace(n.row.ID)
+		return nil, nil, fmt.Errorf("%w: %w", ErrNoNode, err)
 	}
-	return s, nil
+	return s, ways, nil
 }
 
 // dispatch starts the session of a call that has been stored, and returns a copy of the call.
 func (s *session) dispatch(stored *models.Call) *models.Call {
 	*s.call = *stored
+	s.relog()
 	created := *stored
 	go s.run()
 	return &created
@@ -181,6 +208,9 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 				return fmt.Errorf("reserve: %w", err)
 			}
 			stored.PricePerMinuteMicros, stored.HoldMicros, stored.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
+			if held.Bounded {
+				tx.TakeCustomer(ctx, stored.CustomerID, beginningOf(&stored))
+			}
 		}
 		if stored.Status == StatusRinging {
 			now := m.cfg.Now()
@@ -198,7 +228,7 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, m.refused(err)
 	}
 	m.trunks.foresee(ctx, stored.CustomerID)
 	return &stored, nil
@@ -219,8 +249,8 @@ func (m *Manager) reserving(ctx context.Context, fn func(tx *models.Store, reser
 	return err
 }
 
-// dialOut originates the leg and waits until it is answered and ours to steer.
-func (s *session) dialOut() error {
+// dialOnce originates the leg and waits until it is answered and ours to steer, or returns errNoRoom.
+func (s *session) dialOnce() error {
 	limit, err := esl.SchedHangupApp(time.Duration(s.call.GrantedSeconds)*time.Second, causeTimeLimit)
 	if err != nil {
 		return fmt.Errorf("cap the call: %w", err)
@@ -289,28 +319,46 @@ func (s *session) awaitAnswered() error {
 	}
 }
 
+// awaitTurn waits until the switch may begin another session. An error is one of the time before the dialling.
+func (s *session) awaitTurn() error {
+	if delay := s.node.pace.turn(); delay > 0 {
+		return s.pause(delay, nil)
+	}
+	return nil
+}
+
 // originate tells the switch to dial. A command that was surely not sent, because the node was away or busy, is sent when it is back, as long as
 // the call may ring: by us, or by the next controller if we die before. An error of the session is one of the time before that.
 func (s *session) originate(limit esl.App) (*esl.Job, error) {
-	patience := s.deadline(time.Duration(s.call.TimeoutSeconds) * time.Second)
+	ring := cmp.Or(s.limit, time.Duration(s.call.TimeoutSeconds)*time.Second)
+	patience := s.deadline(ring)
 	defer patience.stop()
+	if err := s.awaitTurn(); err != nil {
+		return nil, err
+	}
 	for delay := storeRetry; ; delay = min(2*delay, storeRetryMax) {
 		ctx, cancel := s.command()
 		s.unplaced.Store(false)
 		job, err := s.node.sw.Originate(ctx, esl.Originate{
-			ChannelID: s.channel, Gateway: s.flow.gateway, Number: s.call.To, CallerIDNumber: s.call.From,
-			Timeout: time.Duration(s.call.TimeoutSeconds) * time.Second, ExecuteOnAnswer: []esl.App{limit},
+			ChannelID: s.channel, Gateway: s.flow.over.trunk.GatewayName, Number: s.flow.over.number, CallerIDNumber: s.flow.over.callerID,
+			Codecs: s.flow.over.trunk.Routing.Codecs, Timeout: ring, ExecuteOnAnswer: []esl.App{limit},
 			Variables: []esl.Var{
 				// Only an answer ends the originate: with early media it would end at once, and the ring timer with it.
 				{Name: "ignore_early_media", Value: "true"},
 				{Name: "playback_terminators", Value: noTerminators},
 			},
-			Begin: s.claimDial,
+			Begin: func(ctx context.Context) error {
+				if err := s.claimDial(ctx); err != nil {
+					return err
+				}
+				return s.node.pace.begin(ctx)
+			},
 		})
 		cancel()
 		s.unplaced.Store(err != nil && !errors.Is(err, esl.ErrNoReply))
 		switch {
 		case err == nil:
+			s.dialedAt = time.Now()
 			return job, nil
 		case errors.Is(err, models.ErrStale):
 			return nil, errAbandoned // another controller dials it
@@ -352,11 +400,12 @@ func (s *session) jobFailed() bool {
 func (s *session) watchJob(job *esl.Job) {
 	ctx, cancel := context.WithCancel(s.m.ctx)
 	done := make(chan struct{})
+	channel := s.channel
 	go func() {
 		defer close(done)
 		_, err := job.Wait(ctx)
 		if ctx.Err() == nil {
-			s.box.put(message{job: &jobResult{err: err}})
+			s.box.put(message{job: &jobResult{channel: channel, err: err}})
 		}
 	}()
 	s.stopJob = func() {

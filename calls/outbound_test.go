@@ -2,6 +2,7 @@ package calls
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,53 @@ func TestOutboundCall(t *testing.T) {
 		customer, err := store.Customer(t.Context(), s.customer.ID)
 		require.NoError(t, err)
 		require.EqualValues(t, startBalance-outboundPrice, customer.BalanceMicros)
+	})
+}
+
+// The carrier is told what its trunk says, by the API's call and by the one of a dial.
+func TestTrunksAreToldTheirWay(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		s.trunk.Routing = models.TrunkRouting{Priority: 5, AllowedPrefixes: []string{"+1555"}, CallerIDPolicy: models.CallerIDOwn}
+		require.NoError(t, store.UpdateTrunk(t.Context(), s.trunk))
+		last := modelstest.OutboundTrunk(t, store, s.customer)
+		last.Routing = models.TrunkRouting{
+			Priority: 6, AllowedPrefixes: []string{"+1", "+49"}, StripPrefix: "+", AddPrefix: "00", CallerIDPolicy: models.CallerIDFixed, CallerID: "+15550199999",
+		}
+		require.NoError(t, store.UpdateTrunk(t.Context(), last))
+		s.answers("/answer", reply(`[{"action":"hangup"}]`))
+		dialled := func(from, to string) string {
+			t.Helper()
+			s.create(func(r *CreateRequest) { r.From, r.To = from, to })
+			said := s.sw.await("originate").args
+			require.Equal(t, StatusCompleted, s.end().Status)
+			before, _, _ := strings.Cut(said, " timeout=")
+			return before
+		}
+		require.Equal(t, "gateway="+s.trunk.GatewayName+" number=+15550100002 from="+s.did.NumberE164, dialled(s.did.NumberE164, "+15550100002"))
+		require.Equal(t, "gateway="+last.GatewayName+" number=0015550100002 from=+15550199999", dialled("+15550100001", "+15550100002"), "that number is nobody's DID")
+		require.Equal(t, "gateway="+last.GatewayName+" number=004930123456 from=+15550199999", dialled(s.did.NumberE164, "+4930123456"))
+
+		_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: s.did.NumberE164, To: "+33123456789"})
+		require.ErrorIs(t, err, ErrDestinationNotAllowed)
+		last.IsActive = false
+		require.NoError(t, store.UpdateTrunk(t.Context(), last))
+		_, err = s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
+		var refused *RequestError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, "from", refused.Field)
+
+		last.IsActive = true
+		require.NoError(t, store.UpdateTrunk(t.Context(), last))
+		s.answers("/answer", reply(`[{"action":"dial","to":["+4930123456","+33123456789"]}]`))
+		s.callIn()
+		bridge := s.sw.await("execute bridge")
+		require.Contains(t, bridge.args, "origination_caller_id_number=+15550199999")
+		require.Contains(t, bridge.args, "sofia/gateway/"+last.GatewayName+"/004930123456")
+		require.NotContains(t, bridge.args, "33123456789", "no trunk may call it")
+		s.sw.hangup(bridge.channel, "NORMAL_CLEARING")
+		s.end()
 	})
 }
 

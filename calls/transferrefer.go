@@ -27,6 +27,16 @@ const referAnswer = 32 * time.Second
 // an answered one gets a REFER, and goes on when that leads nowhere.
 func (s *session) refer(a *actions.Transfer) (outcome, error) {
 	s.flow.idle = 0
+	// Whoever calls the target, it may be on the account of ours.
+	denied := (*DestinationError)(nil)
+	if err := s.mayCallTarget(a.To.Number, a.To.SIP); errors.As(err, &denied) {
+		if err := s.fail(a, ReasonDestination, "to", denied.Error()); err != nil {
+			return outcome{}, err
+		}
+		return s.transferFailed(a, map[string]any{"transfer_status": transferFailed, "reason": ReasonDestination})
+	} else if err != nil {
+		return outcome{}, err
+	}
 	var channel *esl.Event
 	err := s.order("read the channel", func(ctx context.Context) (err error) {
 		channel, err = s.node.sw.Dump(ctx, s.channel)

@@ -2,6 +2,8 @@ package calls
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +19,7 @@ const (
 	bookLimit = 10_000
 )
 
-// trunkBook remembers the active outbound trunks of customers as they were last read: calls that dial while the database is away
+// trunkBook remembers the active outbound trunks of customers, and their limits, as they were last read: calls that dial while the database is away
 // go by it.
 type trunkBook struct {
 	store *models.Store
@@ -28,6 +30,7 @@ type trunkBook struct {
 
 type trunkPage struct {
 	trunks []models.Trunk
+	limits models.CustomerLimits
 	read   time.Time
 }
 
@@ -35,12 +38,17 @@ func newTrunkBook(store *models.Store) *trunkBook {
 	return &trunkBook{store: store, pages: map[string]trunkPage{}}
 }
 
-// read reads the active outbound trunks of a customer and remembers them.
-func (b *trunkBook) read(ctx context.Context, customerID string) ([]models.Trunk, error) {
+// read reads the active outbound trunks and the limits of a customer and remembers them.
+func (b *trunkBook) read(ctx context.Context, customerID string) (trunkPage, error) {
 	trunks, err := b.store.ActiveOutboundTrunks(ctx, customerID)
 	if err != nil {
-		return nil, err
+		return trunkPage{}, err
 	}
+	limits, err := b.store.LimitsOf(ctx, customerID)
+	if err != nil {
+		return trunkPage{}, err
+	}
+	page := trunkPage{trunks: trunks, limits: limits, read: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, known := b.pages[customerID]; !known && len(b.pages) >= bookLimit {
@@ -49,8 +57,8 @@ func (b *trunkBook) read(ctx context.Context, customerID string) ([]models.Trunk
 			break
 		}
 	}
-	b.pages[customerID] = trunkPage{trunks: trunks, read: time.Now()}
-	return trunks, nil
+	b.pages[customerID] = page
+	return page, nil
 }
 
 // known returns what the book says of a customer.
@@ -72,13 +80,14 @@ func (b *trunkBook) foresee(ctx context.Context, customerID string) {
 	_, _ = b.read(ctx, customerID)
 }
 
-// trunksTo are the trunks that lead to a number, in the order in which they are tried: the one that a target names, or all of the
-// customer's active ones. While the database is away they are those that were last read; where none ever were, it is waited for.
-func (s *session) trunksTo(id string) ([]models.Trunk, error) {
+// waysTo are the ways to a number over the trunk that a target names, or all of the customer's active ones: see the function of that name. None
+// are, where no trunk takes the call. While the database is away the trunks are those that were last read; where none ever were, or the
+// caller's number has to be looked for, it is waited for.
+func (s *session) waysTo(trunkID, number, caller, seed string) ([]way, error) {
 	for {
-		trunks, err := s.readTrunks(id)
+		ways, err := s.readWays(trunkID, number, caller, seed)
 		if err == nil || !storeAway(err) {
-			return trunks, err
+			return ways, err
 		}
 		s.m.outage.begin()
 		if err := s.await(s.m.outage.ended(), nil); err != nil {
@@ -87,31 +96,37 @@ func (s *session) trunksTo(id string) ([]models.Trunk, error) {
 	}
 }
 
-func (s *session) readTrunks(id string) ([]models.Trunk, error) {
-	trunks, err := s.knownTrunks()
-	if err != nil || id == "" {
-		return trunks, err
+func (s *session) readWays(trunkID, number, caller, seed string) ([]way, error) {
+	page, err := s.knownPage()
+	if err != nil {
+		return nil, err
 	}
-	for _, trunk := range trunks {
-		if trunk.ID == id {
-			return []models.Trunk{trunk}, nil
-		}
-	}
-	return nil, nil
-}
-
-// knownTrunks asks the database, and the book where that is away.
-func (s *session) knownTrunks() ([]models.Trunk, error) {
-	page, known := s.m.trunks.known(s.call.CustomerID)
-	if known && s.m.outage.err() != nil {
-		return page.trunks, nil
+	trunks := page.trunks
+	if trunkID != "" {
+		trunks = slices.DeleteFunc(slices.Clone(trunks), func(trunk models.Trunk) bool { return trunk.ID != trunkID })
 	}
 	ctx, cancel := context.WithTimeout(s.m.ctx, storeTimeout)
 	defer cancel()
-	trunks, err := s.m.trunks.read(ctx, s.call.CustomerID)
+	ways, err := waysTo(trunks, number, caller, seed, s.m.owner(ctx, s.call.CustomerID))
+	if errors.Is(err, ErrNoActiveTrunk) || errors.Is(err, ErrDestinationNotAllowed) || errors.Is(err, errForeignCallerID) {
+		s.log.Info("no trunk takes the party", "to", models.MaskedNumber(number), "reason", err)
+		return nil, nil
+	}
+	return ways, err
+}
+
+// knownPage asks the database, and the book where that is away.
+func (s *session) knownPage() (trunkPage, error) {
+	page, known := s.m.trunks.known(s.call.CustomerID)
+	if known && s.m.outage.err() != nil {
+		return page, nil
+	}
+	ctx, cancel := context.WithTimeout(s.m.ctx, storeTimeout)
+	defer cancel()
+	read, err := s.m.trunks.read(ctx, s.call.CustomerID)
 	if err != nil && storeAway(err) && known {
 		s.m.outage.begin()
-		return page.trunks, nil
+		return page, nil
 	}
-	return trunks, err
+	return read, err
 }
