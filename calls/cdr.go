@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"time"
@@ -24,12 +25,16 @@ var ErrBadCDR = errors.New("bad CDR")
 const (
 	cdrSecondsLimit = 1 << 30
 	cdrTimeLimit    = 1 << 53 // microseconds: far beyond any clock, and well inside what the database holds
+	cdrPacketsLimit = 1 << 40
 )
 
 var (
 	cdrChannel     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	cdrCause       = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
 	cdrDisposition = regexp.MustCompile(`^[a-z_]{0,32}$`)
+	// cdrCallID is RFC 3261's callid (section 25.1), of a length that can be shown.
+	cdrCallID = regexp.MustCompile("^[A-Za-z0-9.!%*_+`'~()<>:\\\\\"/\\[\\]?{}@-]{1,255}$")
+	cdrCodec  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 )
 
 // cdrDocument is the part of a CDR that is read (switch_ivr.c, switch_ivr_generate_json_cdr). Channel_data is what the switch
@@ -53,6 +58,8 @@ func readVariables(object []byte) (cdrVariables, error) {
 	v := cdrVariables{
 		"hangup_cause": "", "hangup_cause_q850": "", "sip_hangup_disposition": "", "sip_term_status": "", "sip_invite_failure_status": "",
 		"proto_specific_hangup_cause": "", "billsec": "", "record_ms": "", "start_uepoch": "", "answer_uepoch": "", "end_uepoch": "",
+		"sip_call_id": "", "sip_network_ip": "", "sip_network_port": "", "read_codec": "",
+		"rtp_audio_in_media_packet_count": "", "rtp_audio_out_media_packet_count": "",
 	}
 	flat.Headers(func(name, value string) bool {
 		if _, wanted := v[name]; wanted {
@@ -121,7 +128,34 @@ func ParseCDR(channel string, body []byte) (models.CDR, error) {
 	if err := checkCDR(&cdr); err != nil {
 		return models.CDR{}, err
 	}
+	v.signalling(&cdr)
 	return cdr, nil
+}
+
+// signalling reads what helps people who look for a fault: which SIP dialogue it was, and whether sound came. It is left out where it is not as
+// the switch writes it, and refuses no CDR: nobody is billed by it.
+func (v cdrVariables) signalling(cdr *models.CDR) {
+	if id := v.Variable("sip_call_id"); cdrCallID.MatchString(id) {
+		cdr.SIPCallID = id
+	}
+	addr, err := netip.ParseAddr(v.Variable("sip_network_ip"))
+	port, portErr := strconv.ParseUint(v.Variable("sip_network_port"), 10, 16)
+	if err == nil && portErr == nil && addr.Zone() == "" {
+		cdr.Peer = netip.AddrPortFrom(addr, uint16(port)).String()
+	}
+	if codec := v.Variable("read_codec"); cdrCodec.MatchString(codec) {
+		cdr.Codec = codec
+	}
+	cdr.PacketsIn, cdr.PacketsOut = v.count("rtp_audio_in_media_packet_count"), v.count("rtp_audio_out_media_packet_count")
+}
+
+// count reads a number of packets, nil where there is none.
+func (v cdrVariables) count(name string) *int64 {
+	n, err := strconv.ParseInt(v.Variable(name), 10, 64)
+	if err != nil || n < 0 || n > cdrPacketsLimit {
+		return nil
+	}
+	return &n
 }
 
 // moment reads a time in microseconds since the Unix epoch, which must be there.

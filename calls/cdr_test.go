@@ -58,6 +58,9 @@ func TestParseCDR(t *testing.T) {
 			want.ChannelID = "11111111-2222-3333-4444-555555555555"
 			cdr, err := ParseCDR(want.ChannelID, body)
 			require.NoError(t, err)
+			require.Regexp(t, `^[0-9a-f-]{36}$`, cdr.SIPCallID)
+			require.Regexp(t, `^127\.0\.0\.1:[0-9]+$`, cdr.Peer)
+			want.SIPCallID, want.Peer, want.Codec, want.PacketsIn, want.PacketsOut = cdr.SIPCallID, cdr.Peer, cdr.Codec, cdr.PacketsIn, cdr.PacketsOut
 			require.Equal(t, want, cdr)
 			again, err := ParseCDR(want.ChannelID, append(body, '\n'))
 			require.NoError(t, err, "as in the file")
@@ -65,6 +68,43 @@ func TestParseCDR(t *testing.T) {
 			facts := factsOf(&cdr)
 			require.Equal(t, []any{want.Cause, want.BilledSeconds, want.AnsweredAt == nil}, []any{facts.cause, facts.billed, facts.answeredAt.IsZero()})
 		})
+	}
+}
+
+// TestCDRSignalling: what is not as the switch writes it is left out, and refuses nothing.
+func TestCDRSignalling(t *testing.T) {
+	t.Parallel()
+	read := func(change map[string]any) models.CDR {
+		cdr, err := ParseCDR("channel", variation(t, change))
+		require.NoError(t, err)
+		return cdr
+	}
+	in, out := int64(250), int64(0)
+	cdr := read(map[string]any{
+		"variables.sip_call_id": "a84b4c76e66710@pc33.example.com", "variables.sip_network_ip": "2001:db8::1", "variables.sip_network_port": "5060",
+		"variables.read_codec": "G722", "variables.rtp_audio_in_media_packet_count": "250", "variables.rtp_audio_out_media_packet_count": "0",
+	})
+	require.Equal(t, []any{"a84b4c76e66710@pc33.example.com", "[2001:db8::1]:5060", "G722", &in, &out}, []any{cdr.SIPCallID, cdr.Peer, cdr.Codec, cdr.PacketsIn, cdr.PacketsOut})
+	for name, values := range map[string][]any{
+		"sip_call_id":                     {nil, "", "a b", "a\r\nVia: x", "\x1b[2J", "ü", strings.Repeat("x", 256)},
+		"sip_network_ip":                  {nil, "", "localhost", "fe80::1%eth0", "1.2.3.4 "},
+		"sip_network_port":                {nil, "65536", "-1", "sip"},
+		"read_codec":                      {nil, "", "PCMU\n", "a b", strings.Repeat("x", 33)},
+		"rtp_audio_in_media_packet_count": {nil, "", "-1", "1.5", "99999999999999"},
+	} {
+		for _, value := range values {
+			cdr := read(map[string]any{"variables." + name: value})
+			switch name {
+			case "sip_call_id":
+				require.Empty(t, cdr.SIPCallID, "%q", value)
+			case "read_codec":
+				require.Empty(t, cdr.Codec, "%q", value)
+			case "rtp_audio_in_media_packet_count":
+				require.Nil(t, cdr.PacketsIn, "%q", value)
+			default:
+				require.Empty(t, cdr.Peer, "%s %q", name, value)
+			}
+		}
 	}
 }
 

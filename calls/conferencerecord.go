@@ -56,7 +56,7 @@ func (s *session) stopRoomTape(r *room) {
 		s.log.Warn("recording of the conference not ended", "error", err)
 		return
 	}
-	for waited := time.Duration(0); waited < tapeGrace; waited += tapeLook {
+	for waited := time.Duration(0); !r.tape.row.Remote && waited < tapeGrace; waited += tapeLook {
 		length, err := fileSeconds(r.tape.row.Path)
 		if errors.Is(err, os.ErrNotExist) || length > 0 {
 			return

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,18 +20,20 @@ type recording struct {
 	// background says that it runs beside the call's actions, and was begun by record_call or for the whole call.
 	background bool
 	masked     bool // the application wants silence
+	// lost says why it has failed; empty: the switch left no file.
+	lost string
 }
 
 // newTape names a file below the node's recordings folder. Nothing of the name is the customer's.
 func (s *session) newTape(format string, channels int) (*recording, error) {
 	dir := s.m.cfg.RecordingDir(s.node.row)
-	if err := os.MkdirAll(dir, 0o777); err != nil { //nolint:gosec // the switch runs as another user and writes here
+	if err := s.node.makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("make the recordings folder: %w", err)
 	}
 	id := models.NewID("rec_")
 	return &recording{row: models.Recording{
 		ID: id, CallID: s.call.ID, CustomerID: s.call.CustomerID, Path: filepath.Join(dir, id+"."+format), Format: format, Channels: channels,
-		Status: models.RecordingRunning,
+		Status: models.RecordingRunning, Remote: s.node.row.Remote(),
 	}}, nil
 }
 
@@ -123,6 +126,11 @@ func (s *session) closeTapes(now time.Time) []*recording {
 // said.
 func (r *recording) close(now time.Time, switchMS int) {
 	r.row.EndedAt = &now
+	if r.row.Remote {
+		// What the node has is known when it has come.
+		r.row.Status, r.row.Seconds = models.RecordingProcessing, float64(switchMS)/1000
+		return
+	}
 	length, err := fileSeconds(r.row.Path)
 	switch {
 	case err == nil:
@@ -153,8 +161,14 @@ func (r *recording) save(ctx context.Context, tx *models.Store, call *models.Cal
 	if err := tx.SaveRecording(ctx, &row); err != nil {
 		return err
 	}
+	if row.Status == models.RecordingProcessing {
+		if call.NodeID == nil {
+			return fmt.Errorf("recording %q of a call without a node", row.ID)
+		}
+		return tx.AwaitRecording(ctx, row.ID, *call.NodeID, row.Path, tx.Now().Add(uploadSettle))
+	}
 	if row.Status != models.RecordingAvailable {
-		return emit(ctx, tx, call, "recording.failed", map[string]any{"recording_id": row.ID, "message": "there is no sound file"})
+		return emit(ctx, tx, call, "recording.failed", map[string]any{"recording_id": row.ID, "message": cmp.Or(r.lost, "there is no sound file")})
 	}
 	return emit(ctx, tx, call, "recording.available", map[string]any{
 		"recording_id": row.ID, "seconds": row.Seconds, "format": row.Format, "channels": row.Channels,

@@ -56,17 +56,23 @@ func (s *session) prepareSpeech(a *actions.Say) (sp speech, failure, err error) 
 	if err != nil {
 		return sp, nil, err
 	}
-	dir := s.m.cfg.MediaDir(s.node.row)
+	dir := s.m.cfg.mediaDir(s.node.row)
+	var held string
 	err = s.beside(func(ctx context.Context) {
-		sp.file, failure = s.m.media.synthesize(ctx, dir, mp3, sp.voice, a.Language, a.Text)
+		if held, failure = s.m.media.synthesize(ctx, dir, mp3, sp.voice, a.Language, a.Text); failure == nil {
+			sp.file, failure = s.node.place(ctx, held)
+		}
 	})
+	if held != "" {
+		s.flow.files = append(s.flow.files, held)
+	}
 	if err != nil {
 		return sp, nil, err
 	}
 	if failure == nil {
-		s.flow.files = append(s.flow.files, sp.file)
 		return sp, nil, nil
 	}
+	sp.file = ""
 	s.log.Warn("text-to-speech server failed", "error", failure)
 	has := false
 	err = s.order("ask for a module", func(ctx context.Context) (err error) {

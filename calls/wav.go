@@ -13,10 +13,15 @@ var errNotWAV = errors.New("is not a WAV file")
 // wavInfo is what the header of a WAV file says.
 type wavInfo struct {
 	seconds float64
+	// whole says that the header tells the length that the file has.
+	whole bool
 }
 
 // WAV formats that libsndfile, and with it FreeSWITCH, plays (RFC 2361 and mmreg.h).
 var wavFormats = map[uint16]bool{1: true, 3: true, 6: true, 7: true, 0x11: true, 0x31: true, 0xfffe: true}
+
+// trailerMost is how much may follow the sound of a finished file: a list of tags. More is sound that its header does not know of.
+const trailerMost = 4096
 
 // readWAV checks that a file is a RIFF WAVE with a format and data, and returns its length.
 func readWAV(f io.ReadSeeker) (wavInfo, error) {
@@ -47,7 +52,8 @@ func readWAV(f io.ReadSeeker) (wavInfo, error) {
 				return wavInfo{}, errNotWAV
 			}
 			// A recorder that was stopped hard leaves a size it never corrected.
-			return wavInfo{seconds: float64(min(size, end-at-8)) / float64(rate)}, nil
+			left := end - at - 8
+			return wavInfo{seconds: float64(min(size, left)) / float64(rate), whole: size <= left && left-size < trailerMost}, nil
 		}
 		at += 8 + size + size&1
 	}
