@@ -109,6 +109,9 @@ type asker struct {
 	call      *models.Call
 	variables map[string]any
 	question  question
+	// made are the requests so far, status is that of the last answer, 0 where none came. Only the goroutine that asks changes them.
+	made   []models.AnswerRequest
+	status int
 }
 
 // ask asks the question's URL and then the application's fallback_url. It returns the reply, and why each URL that was
@@ -140,7 +143,13 @@ func (a *asker) targets() []string {
 
 func (a *asker) askURL(ctx context.Context, target, id string) (*actions.Reply, *replyError) {
 	for attempt := 1; ; attempt++ {
+		begun, started := a.m.cfg.Now(), time.Now()
 		reply, failure := a.try(ctx, target, id, attempt)
+		took := time.Since(started)
+		a.made = append(a.made, a.request(id, target, attempt, begun, took, reply, failure))
+		if !errors.Is(ctx.Err(), context.Canceled) { // else the call has ended meanwhile
+			a.m.cfg.Observer.AnswerURL(answerURLResult(failure), took)
+		}
 		if failure == nil {
 			return reply, nil
 		}
@@ -153,6 +162,7 @@ func (a *asker) askURL(ctx context.Context, target, id string) (*actions.Reply, 
 
 // try makes one request.
 func (a *asker) try(ctx context.Context, target, id string, attempt int) (*actions.Reply, *replyError) {
+	a.status = 0
 	body, err := json.Marshal(questionBody{
 		Type: a.question.kind, RequestID: id, Attempt: attempt, Call: webhooks.CallObject(a.call), Variables: a.variables,
 		Result: a.question.result, SIPHeaders: a.question.sipHeaders,
@@ -183,6 +193,7 @@ func (a *asker) try(ctx context.Context, target, id string, attempt int) (*actio
 	defer func() {
 		_ = resp.Body.Close()
 	}()
+	a.status = resp.StatusCode
 	return readReply(resp)
 }
 
@@ -303,6 +314,7 @@ func (s *session) fetch(q question) (*actions.Reply, error) {
 	var reply *actions.Reply
 	var failures []*replyError
 	err := s.besideWith(func(ctx context.Context) { reply, failures = a.ask(ctx) }, s.flow.waitActions)
+	s.questions = append(s.questions, a.made...)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (n *node) admitArrival(ctx context.Context, ev *esl.Event, call *models.Cal
 	case call == nil:
 		n.arriveFrom(channel, ev)
 	case call.Live():
-		n.log.Warn("a live call parked and has no session", "call_id", call.ID, "channel", channel) // the watchdog takes it over
+		n.log.Warn("a live call parked and has no session", "call_id", call.ID, "fs_uuid", channel) // the watchdog takes it over
 	default:
 		n.sortOut(ctx, esl.Channel{UUID: channel, Direction: DirectionInbound}, call)
 	}
@@ -87,6 +87,7 @@ func (n *node) admitArrival(ctx context.Context, ev *esl.Event, call *models.Cal
 
 // arriveFrom starts the session of an inbound leg; ev describes it.
 func (n *node) arriveFrom(channel string, ev *esl.Event) {
+	n.pace.count(1)
 	s := newSession(n, channel)
 	s.park = ev
 	err := n.m.Accepting()

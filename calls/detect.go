@@ -94,8 +94,11 @@ func (s *session) detectMachine(a *actions.MachineDetection) (outcome, error) {
 
 // beginDetection starts the recording that is judged. It is nil when the switch would not: that was told, and the call goes on.
 func (s *session) beginDetection(a *actions.MachineDetection) (*detection, error) {
+	if s.node.row.Remote() {
+		return nil, s.fail(a, codeNotSupported, "", "this node's greetings cannot be listened to: its disk is not shared")
+	}
 	dir := s.m.cfg.RecordingDir(s.node.row)
-	if err := os.MkdirAll(dir, 0o777); err != nil { //nolint:gosec // the switch runs as another user and writes here
+	if err := s.node.makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("make the recordings folder: %w", err)
 	}
 	d := &detection{

@@ -43,57 +43,6 @@ func lostNode(err error) error {
 	return err
 }
 
-// pick returns a node for a new outbound call, each in its turn: one of ours, or the id of another controller's.
-func (m *Manager) pick(ctx context.Context) (ours *node, elsewhere string, err error) {
-	ours, elsewhere, err = m.pickKnown()
-	if !errors.Is(err, ErrNoNode) {
-		return ours, elsewhere, err
-	}
-	// A controller that has just started, or has just lost its nodes, does not know yet who has them.
-	if err := m.lookForNodes(ctx); err != nil {
-		return nil, "", err
-	}
-	return m.pickKnown()
-}
-
-func (m *Manager) pickKnown() (ours *node, elsewhere string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stopping {
-		return nil, "", ErrStopping
-	}
-	ids := make([]string, 0, len(m.nodes)+len(m.elsewhere))
-	for id, n := range m.nodes {
-		if n.connected() {
-			ids = append(ids, id)
-		}
-	}
-	for _, id := range m.elsewhere {
-		if m.nodes[id] == nil {
-			ids = append(ids, id)
-		}
-	}
-	if len(ids) == 0 {
-		return nil, "", ErrNoNode
-	}
-	slices.Sort(ids)
-	m.turn++
-	id := ids[m.turn%len(ids)]
-	return m.nodes[id], id, nil
-}
-
-// lookForNodes learns which nodes can take a call.
-func (m *Manager) lookForNodes(ctx context.Context) error {
-	ids, err := m.cfg.Store.ConnectedNodes(ctx)
-	if err != nil {
-		return fmt.Errorf("look for nodes: %w", err)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.elsewhere = ids
-	return nil
-}
-
 // dialStored begins the session of a call that another controller has stored for a node of ours. It does not wait.
 func (m *Manager) dialStored(head models.CommandHead) {
 	m.mu.Lock()
@@ -140,12 +89,12 @@ func (m *Manager) dialElsewhere(ctx context.Context, n *node, callID string) err
 	if call.TrunkID == nil {
 		return fmt.Errorf("call %q has no trunk", call.ID)
 	}
-	trunk, err := m.cfg.Store.Trunk(ctx, call.CustomerID, *call.TrunkID)
+	over, err := m.wayOver(ctx, call)
 	if err != nil {
-		return fmt.Errorf("find trunk: %w", err)
+		return err
 	}
 	s := newSession(n, call.ChannelID)
-	s.app, s.flow.gateway = app, trunk.GatewayName
+	s.app, s.flow.over = app, over
 	s.dial = command
 	s.unplaced.Store(true)
 	s.received.Store(command.Position)
@@ -179,7 +128,7 @@ func (m *Manager) storedDial(ctx context.Context, callID string) (*models.Comman
 
 // waitsForDial says whether a call that has no channel is still to be dialled. It is no orphan.
 func (m *Manager) waitsForDial(ctx context.Context, call *models.Call) (bool, error) {
-	if call.Status != StatusDialing || call.LastCommand == 0 {
+	if call.Status != StatusDialing && call.Status != StatusRinging || call.LastCommand == 0 {
 		return false, nil
 	}
 	command, _, err := m.storedDial(ctx, call.ID)

@@ -89,7 +89,8 @@ func (s *session) refuse(cause string) {
 }
 
 // awaitJobHangup waits a moment for the switch's hangup event, which knows more than the result of the originate, and
-// otherwise ends the call with that result. Some failures, such as a gateway that is down, never have a channel.
+// otherwise ends the call with that result. Some failures, such as a gateway that is down, never have a channel; errNoRoom is one that may be
+// gone in a moment.
 func (s *session) awaitJobHangup() error {
 	cause := causeTempFailure
 	var refused *esl.CommandError
@@ -112,6 +113,9 @@ func (s *session) awaitJobHangup() error {
 			}
 			break
 		}
+	}
+	if cause == causeOutOfOrder && s.asked == nil {
+		return errNoRoom
 	}
 	s.ended = true
 	s.facts = hangupFacts{cause: cause}

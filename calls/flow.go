@@ -15,7 +15,7 @@ import (
 
 // flow is where a call stands in what its application told it to do.
 type flow struct {
-	gateway    string            // of an outbound call
+	over       way               // of an outbound call
 	sipHeaders map[string]string // of an inbound call
 
 	list  []actions.Action

@@ -16,8 +16,15 @@ type route struct {
 	customerID    string
 	applicationID string
 	didID         *string
-	trunkID       *string
+	trunk         *models.Trunk // nil for an operator's provider
 	to            string
+}
+
+func (r *route) trunkID() *string {
+	if r.trunk == nil {
+		return nil
+	}
+	return &r.trunk.ID
 }
 
 // errUninvited refuses a leg that the dialplan should not have let through.
@@ -40,7 +47,7 @@ func (s *session) admit() error {
 		if !errors.Is(err, errUninvited) {
 			cause = causeTempFailure
 		}
-		s.log.Warn("inbound leg refused", "source", source, "to", party(dialed), "error", err)
+		s.log.Warn("inbound leg refused", "source", source, "to", models.MaskedNumber(party(dialed)), "error", err)
 		s.refuse(cause)
 		return errEnded
 	}
@@ -52,7 +59,7 @@ func (s *session) admit() error {
 	}
 	s.app = app
 	call := &models.Call{
-		ID: models.NewID("call_"), CustomerID: r.customerID, ApplicationID: app.ID, TrunkID: r.trunkID, DIDID: r.didID, NodeID: &s.node.row.ID,
+		ID: models.NewID("call_"), CustomerID: r.customerID, ApplicationID: app.ID, TrunkID: r.trunkID(), DIDID: r.didID, NodeID: &s.node.row.ID,
 		Fence: s.node.row.LeaseToken, Direction: DirectionInbound, From: party(s.park.Get("Caller-Caller-ID-Number")), To: r.to, ChannelID: s.channel,
 	}
 	// Before it is stored: from then on it may be commanded.
@@ -62,11 +69,17 @@ func (s *session) admit() error {
 			s.m.unnameCall(call.ID)
 		}
 	}()
-	stored, err := s.m.insert(ctx, call, onArrive, nil)
-	if errors.Is(err, models.ErrInsufficientBalance) {
-		s.log.Warn("inbound leg refused: balance too low", "customer_id", r.customerID)
-		s.refuse(causeTempFailure)
-		return s.insertRefused(ctx, call)
+	var also func(tx *models.Store, call *models.Call) error
+	if r.trunk != nil {
+		also = withTrunk(ctx, r.trunk, nil)
+	}
+	stored, err := s.m.insert(ctx, call, onArrive, also)
+	for _, refusal := range refusalsStored {
+		if errors.Is(err, refusal.err) {
+			s.log.Warn("inbound leg refused", "customer_id", r.customerID, "reason", refusal.reason, "error", err)
+			s.refuse(causeTempFailure)
+			return s.insertRefused(ctx, call, refusal.reason)
+		}
 	}
 	if errors.Is(err, models.ErrStale) {
 		return errAbandoned // the node is another controller's, which finds the channel parked
@@ -89,8 +102,18 @@ func (s *session) admit() error {
 	return nil
 }
 
-// insertRefused stores an inbound call that is over before it began for want of money, with both of its events.
-func (s *session) insertRefused(ctx context.Context, call *models.Call) error {
+// refusalsStored are why an inbound call is refused that its customer is told of.
+var refusalsStored = []struct {
+	err    error
+	reason string
+}{
+	{models.ErrInsufficientBalance, ReasonInsufficientBalance},
+	{models.ErrTrunkFull, ReasonTrunkLimit},
+	{models.ErrCustomerFull, ReasonCustomerLimit},
+}
+
+// insertRefused stores an inbound call that is over before it began, with both of its events.
+func (s *session) insertRefused(ctx context.Context, call *models.Call, reason string) error {
 	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		refused := *call
 		arrow, _ := next("", onArrive)
@@ -103,7 +126,7 @@ func (s *session) insertRefused(ctx context.Context, call *models.Call) error {
 			return err
 		}
 		return s.m.end(ctx, tx, &refused, ending{
-			status: StatusFailed, reason: ReasonInsufficientBalance, source: SourcePlatform, cause: causeTempFailure,
+			status: StatusFailed, reason: reason, source: SourcePlatform, cause: causeTempFailure,
 			q850: q850[causeTempFailure], sip: http.StatusServiceUnavailable,
 		}, now)
 	})
@@ -138,13 +161,13 @@ func (m *Manager) route(ctx context.Context, dialed, source string) (*route, err
 	case did != nil && did.ApplicationID == nil:
 		return nil, fmt.Errorf("the DID has no application: %w", errUninvited)
 	case did != nil && trunk != nil && trunk.IsActive && trunk.CustomerID == did.CustomerID:
-		return &route{did.CustomerID, *did.ApplicationID, &did.ID, &trunk.ID, did.NumberE164}, nil
+		return &route{did.CustomerID, *did.ApplicationID, &did.ID, trunk, did.NumberE164}, nil
 	case did != nil && m.provider(addr):
 		return &route{did.CustomerID, *did.ApplicationID, &did.ID, nil, did.NumberE164}, nil
 	case did != nil:
 		return nil, errUninvited
 	case trunk != nil && trunk.IsActive && trunk.ApplicationID != nil:
-		return &route{trunk.CustomerID, *trunk.ApplicationID, nil, &trunk.ID, party(dialed)}, nil
+		return &route{trunk.CustomerID, *trunk.ApplicationID, nil, trunk, party(dialed)}, nil
 	default:
 		return nil, errUninvited
 	}

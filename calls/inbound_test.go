@@ -104,7 +104,7 @@ func TestInboundWithoutMoneyIsRefusedAndTold(t *testing.T) {
 		poor := modelstest.Customer(t, store, 1)
 		app := modelstest.Application(t, store, poor)
 		trunk := modelstest.InboundTrunk(t, store, poor, app)
-		s.sw.callIn("+15559876543", "100", trunk.InboundIP)
+		s.sw.callIn("+15559876543", "100", trunk.InboundIPs[0])
 		require.Equal(t, "NORMAL_TEMPORARY_FAILURE", s.sw.await("kill").args)
 		require.NoError(t, s.manager.Stop(t.Context()))
 		calls, _, err := store.ListCalls(t.Context(), poor.ID, models.CallFilter{}, models.Page{})

@@ -43,9 +43,10 @@ type nodeUp struct {
 	present   bool
 }
 
-// jobResult is how the originate job of an outbound call ended.
+// jobResult is how the originate job of a channel of an outbound call ended.
 type jobResult struct {
-	err error
+	channel string
+	err     error
 }
 
 // mailbox carries messages to one session. put never blocks: the node's event workers call it. Events beyond the limit
@@ -132,6 +133,13 @@ func (b *mailbox) add(m message) bool {
 		b.total.Add(1)
 		return true
 	}
+}
+
+// rename makes the mailbox that of another channel of the call. What the one before has said last is of no interest any more.
+func (b *mailbox) rename(channel string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.channel, b.hangup = channel, nil
 }
 
 // close says that the call takes no more lists.

@@ -64,7 +64,7 @@ func (n *node) dropOrphan(callID string) {
 
 // buryOrphan waits for an orphan's CDR and writes its end, again and again while the database does not take it.
 func (n *node) buryOrphan(call *models.Call) {
-	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
+	log := n.log.With("call_id", call.ID, "fs_uuid", call.ChannelID)
 	t := n.testify(call.ChannelID)
 	select {
 	case <-t.done:
@@ -72,6 +72,7 @@ func (n *node) buryOrphan(call *models.Call) {
 		return
 	}
 	cdr := t.cdr
+	n.bringLegCDRs(n.m.ctx, call)
 	select {
 	case n.burials <- struct{}{}:
 		defer func() { <-n.burials }()

@@ -51,7 +51,7 @@ func (s *session) change(what string, fn transaction) error {
 			s.m.outage.absent()
 			s.becomes(call)
 			return nil
-		case errors.Is(err, errOrdered):
+		case errors.Is(err, errOrdered), errors.Is(err, models.ErrTrunkFull), errors.Is(err, models.ErrCustomerFull):
 			return err
 		case errors.Is(err, models.ErrStale):
 			// Another controller has written the call's end, or has it. It owns the call.
@@ -105,7 +105,7 @@ func storeAway(err error) bool {
 // becomes takes over what a change has made of the call.
 func (s *session) becomes(call *models.Call) {
 	*s.call = *call
-	s.notes, s.flow.at.changed, s.orders.taken = nil, false, nil
+	s.notes, s.questions, s.flow.at.changed, s.orders.taken = nil, nil, false, nil
 }
 
 // try makes a change in a transaction. kept is what an earlier try has made of the call whose commit may have been made although
@@ -136,6 +136,9 @@ func (s *session) apply(ctx context.Context, tx *models.Store, fn transaction) (
 		if err := emit(ctx, tx, &call, n.kind, n.data); err != nil {
 			return nil, err
 		}
+	}
+	if err := tx.SaveAnswerRequests(ctx, s.questions); err != nil {
+		return nil, err
 	}
 	if err := s.saveProgress(ctx, tx, &call); err != nil {
 		return nil, err

@@ -119,20 +119,25 @@ func (s *session) breakAfter(limit time.Duration) (stop func()) {
 // fetchFiles brings the files of URLs to the node. failure is what is wrong with the first that could not be had; err ends
 // the call's flow.
 func (s *session) fetchFiles(urls []string) (files []string, failure, err error) {
-	dir := s.m.cfg.MediaDir(s.node.row)
+	dir := s.m.cfg.mediaDir(s.node.row)
 	mp3, err := s.playsMP3()
 	if err != nil {
 		return nil, nil, err
 	}
+	var held []string
 	err = s.beside(func(ctx context.Context) {
 		for _, url := range urls {
 			var file string
 			if file, failure = s.m.media.fetch(ctx, dir, url, mp3); failure != nil {
 				return
 			}
+			held = append(held, file)
+			if file, failure = s.node.place(ctx, file); failure != nil {
+				return
+			}
 			files = append(files, file)
 		}
 	})
-	s.flow.files = append(s.flow.files, files...)
+	s.flow.files = append(s.flow.files, held...)
 	return files, failure, err
 }

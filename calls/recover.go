@@ -37,7 +37,8 @@ func (n *node) resync(snapshot esl.Snapshot, up int) {
 	}
 	for _, s := range n.m.sessions() {
 		if s.node == n {
-			s.box.put(message{up: &nodeUp{restarted: snapshot.Restarted, present: present[s.channel]}})
+			_, there := n.m.carries(s, present)
+			s.box.put(message{up: &nodeUp{restarted: snapshot.Restarted, present: there}})
 		}
 	}
 	if !n.m.goWork(func() { n.adopt(snapshot, present, up) }) {
@@ -163,7 +164,7 @@ func (n *node) sortOutAll(ctx context.Context, channels []esl.Channel) error {
 
 // sortOut decides about a channel that no live call names. call is the one that it is of, nil for none.
 func (n *node) sortOut(ctx context.Context, c esl.Channel, call *models.Call) {
-	log := n.log.With("channel", c.UUID)
+	log := n.log.With("fs_uuid", c.UUID)
 	switch {
 	case call != nil && !call.Live():
 		log.Warn("channel of an ended call is hung up", "call_id", call.ID)

@@ -86,7 +86,7 @@ func (n *node) takeOver(calls []*models.Call, left *estate) {
 		s.adopted, s.since = true, now
 		s.setCall(call)
 		if err := n.m.register(s); err != nil {
-			n.log.Error("call of an earlier controller not taken over", "call_id", call.ID, "channel", call.ChannelID, "error", err)
+			n.log.Error("call of an earlier controller not taken over", "call_id", call.ID, "fs_uuid", call.ChannelID, "error", err)
 			continue
 		}
 		s.inherit(left)
@@ -130,7 +130,8 @@ func (s *session) resume() error {
 		}
 	}
 	if s.call.Direction == DirectionOutbound {
-		if err := s.await(nil, func() bool { return s.answered && s.parked }); err != nil {
+		err := s.overTrunks(func() error { return s.await(nil, func() bool { return s.answered && s.parked }) })
+		if err != nil {
 			return err
 		}
 	}
@@ -295,10 +296,12 @@ func (s *session) testimony(channel string) (facts *hangupFacts, ended time.Time
 		cdr, err = s.m.cfg.Store.CDR(ctx, s.node.row.ID, channel)
 		return err
 	})
-	if errors.Is(err, models.ErrNotFound) {
-		return nil, time.Time{}, nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, models.ErrNotFound):
+		if cdr = s.node.bringCDR(s.m.ctx, channel); cdr == nil {
+			return nil, time.Time{}, nil
+		}
+	case err != nil:
 		return nil, time.Time{}, err
 	}
 	found := factsOf(cdr)

@@ -103,7 +103,7 @@ func newStage(t testing.TB, store *models.Store) *scene {
 	s.trunk = modelstest.OutboundTrunk(t, store, s.customer)
 	s.did = modelstest.DID(t, store, s.customer, s.app)
 	inbound := modelstest.InboundTrunk(t, store, s.customer, s.app)
-	s.source = inbound.InboundIP
+	s.source = inbound.InboundIPs[0]
 	s.node = models.Node{Name: "node", ESLAddr: "127.0.0.1:8021", Password: "secret", ConfDir: t.TempDir(), IsActive: true}
 	require.NoError(t, store.CreateNode(ctx, &s.node))
 	return s

@@ -48,10 +48,13 @@ type session struct {
 	early    bool // early media is open
 	answered bool
 
-	job     *esl.Job // the originate of an outbound call
-	jobDone bool
-	jobErr  error
-	stopJob func()
+	attempted time.Time     // when the channel of an outbound call was given to it
+	limit     time.Duration // how long that may ring, where it is not the first
+	dialedAt  time.Time     // when the switch took that, until the other side is first heard of
+	job       *esl.Job      // the originate of an outbound call
+	jobDone   bool
+	jobErr    error
+	stopJob   func()
 
 	asked  *intent          // why we end the call
 	ended  bool             // the channel is gone
@@ -101,18 +104,40 @@ type session struct {
 	movable     bool             // the channel may be transferred as often as it takes
 	private     bool             // a sensitive gather runs: nobody is told what is typed
 	keys        string           // that the call's party has pressed since listening began
+
+	questions []models.AnswerRequest // requests to the application, to be written with the next change of the call
 }
 
 func newSession(n *node, channel string) *session {
 	box := newMailbox(channel)
 	box.total = &n.m.load.mail
-	return &session{m: n.m, node: n, channel: channel, box: box, gone: make(chan struct{}), legs: map[string]*leg{}, log: n.log.With("channel", channel)}
+	return &session{m: n.m, node: n, channel: channel, box: box, gone: make(chan struct{}), legs: map[string]*leg{}, log: n.log.With("fs_uuid", channel)}
 }
 
 // setCall gives the session its call.
 func (s *session) setCall(call *models.Call) {
 	s.call = call
-	s.log = s.log.With("call_id", call.ID)
+	s.relog()
+}
+
+// relog names the call as it is now in whatever is logged of it.
+func (s *session) relog() {
+	s.log = s.node.log.With("fs_uuid", s.channel).With(logged(s.call)...)
+	if s.park != nil {
+		s.log = s.log.With("sip_call_id", s.park.Variable("sip_call_id"))
+	}
+}
+
+// logged are the fields by which a call is found in the log, docs/metrics.md.
+func logged(call *models.Call) []any {
+	fields := []any{"call_id", call.ID, "customer_id", call.CustomerID, "application_id", call.ApplicationID}
+	if call.TrunkID != nil {
+		fields = append(fields, "trunk_id", *call.TrunkID)
+	}
+	if call.DIDID != nil {
+		fields = append(fields, "did_id", *call.DIDID)
+	}
+	return fields
 }
 
 // run is the life of the call, from registration to the terminal event. The caller has registered the session.
@@ -178,7 +203,7 @@ func (s *session) live() (err error) {
 		if s.box.leaving() {
 			return s.passOn()
 		}
-		err = s.dialOut()
+		err = s.overTrunks(s.dialOut)
 	}
 	if err != nil {
 		return err
@@ -259,7 +284,9 @@ func (s *session) handle(m message) error {
 		s.ask(*m.ending)
 		return errEnding
 	case m.job != nil:
-		s.jobDone, s.jobErr = true, m.job.err
+		if m.job.channel == s.channel {
+			s.jobDone, s.jobErr = true, m.job.err
+		}
 		return nil
 	case m.up != nil:
 		s.looked = true
@@ -302,8 +329,10 @@ func (s *session) handleEvent(ev *esl.Event) error {
 	switch ev.Name() {
 	case eventProgress, eventProgressMedia:
 		s.early = s.early || ev.Name() == eventProgressMedia
+		s.setUpDone()
 		return s.move(onProgress, nil)
 	case eventAnswer:
+		s.setUpDone()
 		return s.handleAnswer(ev.Time())
 	case eventPark:
 		s.parked, s.reparked = true, true
@@ -327,6 +356,7 @@ func (s *session) handleEvent(ev *esl.Event) error {
 	case eventHangupComplete:
 		s.ended = true
 		s.facts = readFacts(ev)
+		s.heard(ev)
 		return errEnded
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 
 // StartCall dials a call that was created to wait. The money is reserved now. It returns the call with the state dialing.
 // inTx, when set, runs in the transaction that starts the call. Errors: models.ErrNotFound, ErrCallNotActive,
-// ErrCallNotQueued, ErrNoActiveTrunk, models.ErrInsufficientBalance, ErrNoNode; on any of them the call waits on.
+// ErrCallNotQueued, *DestinationError, ErrNoActiveTrunk, ErrDestinationNotAllowed, ErrTrunksFull, models.ErrCustomerFull, models.ErrInsufficientBalance, ErrNoNode; on any of them the call waits on.
 func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 	if err := m.Accepting(); err != nil {
 		return nil, err
@@ -28,23 +28,13 @@ func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx
 	if err != nil {
 		return nil, fmt.Errorf("find application: %w", err)
 	}
-	s, err := m.place(ctx, waiting, app)
+	stored, err := m.onNode(ctx, waiting, app, func(s *session, over *way) (*models.Call, error) {
+		return m.start(ctx, waiting, withTrunk(ctx, &over.trunk, withDial(ctx, s, inTx)))
+	})
 	if errors.Is(err, errKnownCall) {
 		return nil, ErrCallNotQueued
 	}
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		stored, err := m.start(ctx, waiting, withDial(ctx, nil, inTx))
-		return stored, startedBefore(err)
-	}
-	stored, err := m.start(ctx, waiting, withDial(ctx, s, inTx))
-	if err != nil {
-		m.forget(s)
-		return nil, startedBefore(err)
-	}
-	return s.dispatch(stored), nil
+	return stored, startedBefore(err)
 }
 
 // startedBefore words that a call which was found waiting does not wait any more.
@@ -87,6 +77,9 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *
 			return fmt.Errorf("reserve: %w", err)
 		}
 		call.PricePerMinuteMicros, call.HoldMicros, call.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
+		if held.Bounded {
+			tx.TakeCustomer(ctx, call.CustomerID, beginningOf(call))
+		}
 		call.TrunkID, call.NodeID, call.ChannelID, call.Fence = placed.TrunkID, placed.NodeID, placed.ChannelID, placed.Fence
 		call.Status = arrow.to[0]
 		if err := tx.StartCall(ctx, call); err != nil {
@@ -102,7 +95,7 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *
 		return inTx(tx, call)
 	})
 	if err != nil {
-		return nil, err
+		return nil, m.refused(err)
 	}
 	return stored, nil
 }

@@ -18,6 +18,7 @@ import (
 //   - A channel of a session that the switch does not list, and one that the switch lists and does not have ("stuck"): seen
 //     twice in a row, since the list lags behind. The session asks the switch itself; a stuck channel is told of.
 //   - A channel that lives though its call has ended: it is hung up.
+//   - A recording that was to come from a node that was deleted meanwhile: it has failed.
 //   - A settled call that was billed other seconds than its CDR says: it is told of, and nothing is changed.
 
 const (
@@ -66,6 +67,7 @@ func (m *Manager) look(ctx context.Context, last *suspicion) *suspicion {
 	}
 	m.stuck.Store(int64(found.stuck))
 	m.checkBills(ctx)
+	m.failLost(ctx)
 	return found
 }
 
@@ -101,7 +103,7 @@ func (m *Manager) hearCDRs(ctx context.Context, before time.Time) {
 
 // hear tells a session of the end that it has missed.
 func (n *node) hear(ctx context.Context, cdr *models.CDR) {
-	log := n.log.With("channel", cdr.ChannelID, "cause", cdr.Cause)
+	log := n.log.With("fs_uuid", cdr.ChannelID, "cause", cdr.Cause)
 	if s := n.m.channelSession(cdr.ChannelID); s != nil {
 		ev, err := hangupOf(cdr)
 		if err != nil {
@@ -196,7 +198,7 @@ func (m *Manager) nobodys(row models.Node) *node {
 
 // endStray ends a call that the watchdog has seen without a session twice.
 func (n *node) endStray(ctx context.Context, call *models.Call) {
-	log := n.log.With("call_id", call.ID, "channel", call.ChannelID)
+	log := n.log.With("call_id", call.ID, "fs_uuid", call.ChannelID)
 	switch {
 	case n.sw != nil && n.connected():
 		gone, err := n.gone(ctx, call)
@@ -252,12 +254,12 @@ func (n *node) inspect(ctx context.Context, last, found *suspicion) {
 		alive, err := n.sw.Exists(ctx, channel)
 		switch {
 		case err != nil:
-			n.log.Warn("channel of the switch not asked for", "channel", channel, "error", err)
+			n.log.Warn("channel of the switch not asked for", "fs_uuid", channel, "error", err)
 			return
 		case !alive:
 			if n.suspect(channel, last, found) {
 				found.stuck++
-				n.log.Warn("stuck channel: the switch lists it and does not have it", "channel", channel, "since", listed[i].Created)
+				n.log.Warn("stuck channel: the switch lists it and does not have it", "fs_uuid", channel, "since", listed[i].Created)
 				n.doubt(channel)
 			}
 		case n.m.channelSession(channel) == nil:
@@ -267,9 +269,12 @@ func (n *node) inspect(ctx context.Context, last, found *suspicion) {
 		}
 	}
 	for _, s := range n.m.sessions() {
-		if s.node == n && !s.unplaced.Load() && !present[s.channel] && n.suspect(s.channel, last, found) {
-			n.log.Warn("channel of a call is not listed by the switch", "channel", s.channel)
-			n.doubt(s.channel)
+		if s.node != n || s.unplaced.Load() {
+			continue
+		}
+		if channel, there := n.m.carries(s, present); !there && n.suspect(channel, last, found) {
+			n.log.Warn("channel of a call is not listed by the switch", "fs_uuid", channel)
+			n.doubt(channel)
 		}
 	}
 	n.endStale(ctx, nobodys)
@@ -283,7 +288,10 @@ func (n *node) suspect(channel string, last, found *suspicion) bool {
 
 // doubt makes the session of a channel ask the switch whether the channel lives.
 func (n *node) doubt(channel string) {
-	if s := n.m.channelSession(channel); s != nil && s.channel == channel {
+	n.m.mu.Lock()
+	s := n.m.byChannel[channel]
+	n.m.mu.Unlock()
+	if s != nil {
 		s.box.put(message{up: &nodeUp{}})
 	}
 }
@@ -296,9 +304,9 @@ func (n *node) endStale(ctx context.Context, channels []string) {
 		return
 	}
 	for _, channel := range stale {
-		n.log.Warn("channel of an ended call is hung up", "channel", channel)
+		n.log.Warn("channel of an ended call is hung up", "fs_uuid", channel)
 		if err := n.sw.Kill(ctx, channel, causeNormal); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
-			n.log.Error("channel of an ended call not hung up", "channel", channel, "error", err)
+			n.log.Error("channel of an ended call not hung up", "fs_uuid", channel, "error", err)
 		}
 	}
 }
@@ -316,7 +324,7 @@ func (m *Manager) checkBills(ctx context.Context) {
 			return
 		}
 		for _, d := range differences {
-			m.log.Warn("call was billed other seconds than its CDR says", "call_id", d.CallID, "channel", d.ChannelID,
+			m.log.Warn("call was billed other seconds than its CDR says", "call_id", d.CallID, "fs_uuid", d.ChannelID,
 				"billed_seconds", d.BilledSeconds, "cdr_seconds", d.CDRSeconds)
 		}
 	}
