@@ -63,6 +63,23 @@ var callKinds = []Kind{
 	{Name: KindCreated, When: "`POST /v1/calls` made a call.", Example: map[string]any{}},
 	{Name: KindDialing, When: "A queued call is being dialled.", Example: map[string]any{}},
 	{Name: KindRinging, When: "The other side rings. The first event of an inbound call.", Example: map[string]any{}},
+	{
+		Name: KindRerouted, When: "A trunk could not take the call, which is now dialled over the next one.",
+		Fields: []Field{
+			{Name: "attempt", Type: TypeInteger, Doc: "Which attempt failed, from 1."},
+			{Name: "leg_id", Type: TypeString, Doc: "It as a leg: `GET /v1/calls/:id/legs` lists it, with the kind `attempt`."},
+			{Name: "trunk_id", Type: TypeString, Doc: "The trunk that failed."},
+			{Name: "next_trunk_id", Type: TypeString, Doc: "The trunk that is tried now."},
+			{Name: "reason", Type: TypeString, Doc: "Why it failed: [the list](call-states.md)."},
+			{Name: "cause", Type: TypeString, Doc: "FreeSWITCH's name of the cause; may be empty."},
+			{Name: "q850", Type: TypeInteger, Doc: "Its ITU-T Q.850 value, 0 where there is none."},
+			{Name: "sip_code", Type: TypeInteger, Doc: "The final SIP status, 0 where there was none."},
+		},
+		Example: map[string]any{
+			"attempt": 1, "leg_id": "leg_01m3x", "trunk_id": "trunk_01m3w", "next_trunk_id": "trunk_01m3z", "reason": "carrier_error",
+			"cause": "NORMAL_TEMPORARY_FAILURE", "q850": 41, "sip_code": 503,
+		},
+	},
 	{Name: KindAnswered, When: "The call is answered.", Example: map[string]any{}},
 	{
 		Name: KindCompleted, When: "An answered call has ended. Its last event.",
@@ -89,7 +106,7 @@ var actionKinds = []Kind{
 	{
 		Name: KindError, When: "A URL gave no actions, or an action could not be done. The call goes on as `next` says, or with the next action.",
 		Fields: []Field{
-			{Name: "code", Type: TypeString, Doc: "What kind of failure: `answer_url_failed`, `invalid_actions`, `action_failed`, `not_supported_by_node`, …"},
+			{Name: "code", Type: TypeString, Doc: "What kind of failure: `answer_url_failed`, `invalid_actions`, `action_failed`, `not_supported_by_node`, `destination_not_allowed`, `customer_limit`, …"},
 			{Name: "message", Type: TypeString, Doc: "What went wrong, for a person to read."},
 			{Name: "url", Type: TypeString, Present: "a URL failed", Doc: "The URL."},
 			{Name: "status", Type: TypeInteger, Present: "it answered", Doc: "The HTTP status."},
@@ -186,7 +203,7 @@ var placeKinds = []Kind{
 		Example: map[string]any{"recording_id": "rec_01m3y", "format": "wav", "channels": 2},
 	},
 	{
-		Name: KindRecordingAvailable, When: "A recording has ended and its file is there.",
+		Name: KindRecordingAvailable, When: "A recording has ended and its file is there. Where its node has to send the file, this may follow the call's last event.",
 		Fields:  []Field{recordingID, format, channels, {Name: "seconds", Type: TypeNumber, Doc: "Its length."}},
 		Example: map[string]any{"recording_id": "rec_01m3y", "format": "wav", "channels": 2, "seconds": 12.34},
 	},
@@ -236,14 +253,14 @@ var placeKinds = []Kind{
 // otherKinds tell of what is no call.
 var otherKinds = []Kind{
 	{
-		Name: KindTrunkRegistered, When: "A node has registered with the trunk's carrier.", Fields: trunkFields,
+		Name: KindTrunkRegistered, When: "A node has registered with the trunk's carrier; one whose registration came and went three times in ten minutes, for five minutes now.", Fields: trunkFields,
 		Example: map[string]any{
 			"trunk":   map[string]any{"id": "trunk_01m3w", "name": "Carrier A", "gateway_name": "carrier-a"},
 			"node_id": "node_01m3a", "state": "REGED", "status": "UP",
 		},
 	},
 	{
-		Name: KindTrunkUnregistered, When: "A node's registration has failed or ended. Renewing one is no end.", Fields: trunkFields,
+		Name: KindTrunkUnregistered, When: "A node's registration has failed or ended, a minute ago. Renewing one is no end.", Fields: trunkFields,
 		Example: map[string]any{
 			"trunk":   map[string]any{"id": "trunk_01m3w", "name": "Carrier A", "gateway_name": "carrier-a"},
 			"node_id": "node_01m3a", "state": "FAIL_WAIT", "status": "DOWN",

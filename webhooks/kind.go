@@ -13,6 +13,7 @@ const (
 	KindCreated         = "call.created"
 	KindDialing         = "call.dialing"
 	KindRinging         = "call.ringing"
+	KindRerouted        = "call.rerouted"
 	KindAnswered        = "call.answered"
 	KindCompleted       = "call.completed"
 	KindFailed          = "call.failed"
