@@ -3,66 +3,87 @@ package api
 import (
 	"errors"
 
+	"tandem/dialplan"
 	"tandem/models"
 )
 
 // statusUnknown is the registration_status of a trunk on which no node has reported yet.
 const statusUnknown = "UNKNOWN"
 
-// trunkCreate holds the contract's request fields (section 2.1) and those it leaves open: inbound_ip, application_id and
-// register. With proxy the trunk is outbound, with inbound_ip inbound.
+// trunkCreate holds the contract's request fields (section 2.1) and those it leaves open: inbound_ip, inbound_ips,
+// application_id and register. With proxy the trunk is outbound, with inbound_ip inbound.
 type trunkCreate struct {
-	Name          *string `json:"name" required:"true" max:"100" doc:"A name for people." example:"Carrier A"`
-	Proxy         *string `json:"proxy" max:"255" doc:"SIP proxy: host or host:port, with ;transport=udp, tcp or tls behind it where the default will not do. Makes the trunk outbound." example:"sip.carrier.example"`
-	Username      *string `json:"username" max:"128" doc:"SIP credential user name; outbound only."`
-	Password      *string `json:"password" max:"128" doc:"SIP credential; never returned."`
-	Realm         *string `json:"realm" max:"128" doc:"Digest realm, when it is not the proxy's name."`
-	FromDomain    *string `json:"from_domain" max:"255" doc:"Domain of the From header, when it is not the proxy's name."`
-	Register      *bool   `json:"register" doc:"Whether to register with the proxy. Default: true when there is a user name and a password."`
-	IsActive      *bool   `json:"is_active" doc:"Default true."`
-	GatewayName   *string `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9._-]+$" doc:"Name of the gateway on the nodes, unique among all trunks. Default: the trunk's id." example:"carrier-a"`
-	InboundIP     *string `json:"inbound_ip" doc:"Address or network (CIDR) that calls come from. Makes the trunk inbound." example:"192.0.2.10"`
-	ApplicationID *string `json:"application_id" nullable:"true" doc:"Inbound only: handles calls to numbers that are not DIDs."`
+	Name          *string  `json:"name" required:"true" max:"100" doc:"A name for people." example:"Carrier A"`
+	Proxy         *string  `json:"proxy" max:"255" doc:"SIP proxy: host or host:port, with ;transport=udp, tcp or tls behind it where the default will not do. Makes the trunk outbound." example:"sip.carrier.example"`
+	Username      *string  `json:"username" max:"128" doc:"SIP credential user name; outbound only."`
+	Password      *string  `json:"password" max:"128" doc:"SIP credential; never returned."`
+	Realm         *string  `json:"realm" max:"128" doc:"Digest realm, when it is not the proxy's name."`
+	FromDomain    *string  `json:"from_domain" max:"255" doc:"Domain of the From header, when it is not the proxy's name."`
+	Register      *bool    `json:"register" doc:"Whether to register with the proxy. Default: true when there is a user name and a password."`
+	IsActive      *bool    `json:"is_active" doc:"Default true."`
+	GatewayName   *string  `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9._-]+$" doc:"Name of the gateway on the nodes, unique among all trunks. Default: the trunk's id." example:"carrier-a"`
+	InboundIP     *string  `json:"inbound_ip" doc:"Address or network (CIDR) that calls come from. Makes the trunk inbound." example:"192.0.2.10"`
+	InboundIPs    []string `json:"inbound_ips" doc:"Instead of inbound_ip: several addresses and networks, at most 64."`
+	ApplicationID *string  `json:"application_id" nullable:"true" doc:"Inbound only: handles calls to numbers that are not DIDs."`
+	Transport     *string  `json:"transport" nullable:"true" enum:"udp,tcp,tls" doc:"Outbound only, where the proxy names none. Default: what DNS says (NAPTR, SRV), otherwise udp."`
+	Port          *int     `json:"port" nullable:"true" minimum:"1" maximum:"65535" doc:"Outbound only, where the proxy names none. Default: what DNS says (SRV), otherwise 5060, with tls 5061."`
+	trunkRouting
+	trunkLimits
 }
 
 type trunkUpdate struct {
-	Name          *string `json:"name" max:"100"`
-	Proxy         *string `json:"proxy" max:"255" doc:"Outbound only."`
-	Username      *string `json:"username" max:"128" nullable:"true" doc:"Outbound only; null removes it."`
-	Password      *string `json:"password" max:"128" nullable:"true" doc:"Outbound only; null removes it. Never returned."`
-	Realm         *string `json:"realm" max:"128" nullable:"true" doc:"Outbound only; null removes it."`
-	FromDomain    *string `json:"from_domain" max:"255" nullable:"true" doc:"Outbound only; null removes it."`
-	Register      *bool   `json:"register" doc:"Outbound only."`
-	IsActive      *bool   `json:"is_active"`
-	GatewayName   *string `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9._-]+$"`
-	InboundIP     *string `json:"inbound_ip" doc:"Inbound only."`
-	ApplicationID *string `json:"application_id" nullable:"true" doc:"Inbound only; null removes it."`
+	Name          *string  `json:"name" max:"100"`
+	Proxy         *string  `json:"proxy" max:"255" doc:"Outbound only."`
+	Username      *string  `json:"username" max:"128" nullable:"true" doc:"Outbound only; null removes it."`
+	Password      *string  `json:"password" max:"128" nullable:"true" doc:"Outbound only; null removes it. Never returned."`
+	Realm         *string  `json:"realm" max:"128" nullable:"true" doc:"Outbound only; null removes it."`
+	FromDomain    *string  `json:"from_domain" max:"255" nullable:"true" doc:"Outbound only; null removes it."`
+	Register      *bool    `json:"register" doc:"Outbound only."`
+	IsActive      *bool    `json:"is_active"`
+	GatewayName   *string  `json:"gateway_name" max:"64" pattern:"^[A-Za-z0-9._-]+$"`
+	InboundIP     *string  `json:"inbound_ip" doc:"Inbound only; replaces all addresses by this one."`
+	InboundIPs    []string `json:"inbound_ips" doc:"Inbound only; replaces all addresses."`
+	ApplicationID *string  `json:"application_id" nullable:"true" doc:"Inbound only; null removes it."`
+	Transport     *string  `json:"transport" nullable:"true" enum:"udp,tcp,tls" doc:"Outbound only; null removes it."`
+	Port          *int     `json:"port" nullable:"true" minimum:"1" maximum:"65535" doc:"Outbound only; null removes it."`
+	trunkRouting
+	trunkLimits
 }
 
 // trunkObject is the contract's Trunk as responses show it: without password, realm and from_domain.
 type trunkObject struct {
-	ID                 string  `json:"id" example:"trunk_01jd3v5q8n6w4x2y0z9a8b7c6d"`
-	CustomerID         string  `json:"customer_id"`
-	Name               string  `json:"name"`
-	Direction          string  `json:"direction" enum:"outbound,inbound"`
-	GatewayName        string  `json:"gateway_name"`
-	Proxy              string  `json:"proxy" doc:"Empty on inbound trunks."`
-	Username           string  `json:"username" doc:"Empty on inbound trunks."`
-	IsActive           bool    `json:"is_active"`
-	Register           *bool   `json:"register,omitempty" doc:"Outbound trunks only."`
-	InboundIP          string  `json:"inbound_ip,omitempty" doc:"Inbound trunks only: the address or network in its normal form."`
-	ApplicationID      *string `json:"application_id,omitempty" doc:"Inbound trunks only, when one is set."`
-	RegistrationStatus string  `json:"registration_status,omitempty" doc:"In lists and single reads. The gateway's state as the switch spells it: REGED, TRYING, FAIL_WAIT, NOREG, …; UNKNOWN while no node reports. Outbound trunks only." example:"REGED"`
-	CreatedAt          string  `json:"created_at" format:"date-time"`
-	UpdatedAt          string  `json:"updated_at" format:"date-time"`
+	ID                 string   `json:"id" example:"trunk_01jd3v5q8n6w4x2y0z9a8b7c6d"`
+	CustomerID         string   `json:"customer_id"`
+	Name               string   `json:"name"`
+	Direction          string   `json:"direction" enum:"outbound,inbound"`
+	GatewayName        string   `json:"gateway_name"`
+	Proxy              string   `json:"proxy" doc:"Empty on inbound trunks."`
+	Username           string   `json:"username" doc:"Empty on inbound trunks."`
+	IsActive           bool     `json:"is_active"`
+	Register           *bool    `json:"register,omitempty" doc:"Outbound trunks only."`
+	InboundIP          string   `json:"inbound_ip,omitempty" doc:"Inbound trunks only: the first address or network, in its normal form."`
+	InboundIPs         []string `json:"inbound_ips,omitempty" doc:"Inbound trunks only: all of them."`
+	ApplicationID      *string  `json:"application_id,omitempty" doc:"Inbound trunks only, when one is set."`
+	RegistrationStatus string   `json:"registration_status,omitempty" doc:"In lists and single reads. The gateway's state as the switch spells it: REGED, TRYING, FAIL_WAIT, NOREG, …; UNKNOWN while no node reports. Outbound trunks only." example:"REGED"`
+	PingStatus         string   `json:"ping_status,omitempty" enum:"UP,DOWN,UNKNOWN" doc:"Where registration_status is: whether the carrier answers the node's OPTIONS pings."`
+	CreatedAt          string   `json:"created_at" format:"date-time"`
+	UpdatedAt          string   `json:"updated_at" format:"date-time"`
+	Transport          string   `json:"transport,omitempty" enum:"udp,tcp,tls" doc:"Outbound trunks only, when one is set."`
+	Port               int      `json:"port,omitempty" doc:"Outbound trunks only, when one is set."`
+	trunkRoutes
+	trunkBounds
 }
 
 func toTrunk(t *models.Trunk) trunkObject {
 	object := trunkObject{
 		ID: t.ID, CustomerID: t.CustomerID, Name: t.Name, Direction: t.Direction, GatewayName: t.GatewayName,
 		Proxy: t.Proxy, Username: t.Username, IsActive: t.IsActive,
-		InboundIP: t.InboundIP, ApplicationID: t.ApplicationID,
-		CreatedAt: stamp(t.CreatedAt), UpdatedAt: stamp(t.UpdatedAt),
+		InboundIPs: t.InboundIPs, ApplicationID: t.ApplicationID,
+		CreatedAt: stamp(t.CreatedAt), UpdatedAt: stamp(t.UpdatedAt), Transport: t.Transport, Port: t.Port,
+		trunkRoutes: toRoutes(t), trunkBounds: toBounds(t),
+	}
+	if len(t.InboundIPs) > 0 {
+		object.InboundIP = t.InboundIPs[0]
 	}
 	if t.Direction == models.Outbound {
 		register := t.Register
@@ -81,8 +102,11 @@ const (
 
 // trunkFields are the fields that creation and change share, checked.
 type trunkFields struct {
-	name, proxy, username, realm, fromDomain, gatewayName, inboundIP string
-	password                                                         models.Secret
+	name, proxy, username, realm, fromDomain, gatewayName string
+	transport                                             string
+	port                                                  int
+	password                                              models.Secret
+	inboundIPs                                            []string
 }
 
 func (c *checks) trunk(in *trunkUpdate, given fieldSet) trunkFields {
@@ -96,8 +120,26 @@ func (c *checks) trunk(in *trunkUpdate, given fieldSet) trunkFields {
 	f.realm = c.credential("realm", in.Realm, notInRealm)
 	f.fromDomain = c.optionalHost("from_domain", in.FromDomain)
 	f.gatewayName = c.gatewayName("gateway_name", in.GatewayName)
-	f.inboundIP = c.address("inbound_ip", in.InboundIP)
+	f.inboundIPs = c.addresses(in.InboundIP, in.InboundIPs, given)
+	f.transport = c.oneOf("transport", in.Transport, models.Transports...)
+	f.port = c.between("port", in.Port, 1, 65535)
 	return f
+}
+
+// endpoint refuses a port or a transport beside a proxy that names its own.
+func (c *checks) endpoint(t *models.Trunk) {
+	if t.Direction != models.Outbound || t.Port == 0 && t.Transport == "" {
+		return
+	}
+	field := "transport"
+	alone := *t
+	alone.Transport = ""
+	if _, err := dialplan.ProxyOf(&alone); err != nil {
+		field = "port"
+	}
+	if _, err := dialplan.ProxyOf(t); err != nil {
+		c.refuse(field, "%s must not be given beside a proxy that names one", field)
+	}
 }
 
 // optionalHost accepts a host, or nothing.
@@ -110,9 +152,9 @@ func (c *checks) optionalHost(field string, value *string) string {
 
 // oneDirection refuses the fields that have no meaning for a trunk of the given direction.
 func (c *checks) oneDirection(direction string, given fieldSet) {
-	foreign, other := []string{"proxy", "username", "password", "realm", "from_domain", "register"}, models.Outbound
+	foreign, other := append([]string{"proxy", "transport", "port", "username", "password", "realm", "from_domain", "register"}, routingFields...), models.Outbound
 	if direction == models.Outbound {
-		foreign, other = []string{"inbound_ip", "application_id"}, models.Inbound
+		foreign, other = []string{"inbound_ip", "inbound_ips", "application_id"}, models.Inbound
 	}
 	for _, field := range foreign {
 		if given[field] {
@@ -133,15 +175,19 @@ func (c *checks) login(t *models.Trunk) {
 	}
 }
 
-func (s *Server) createTrunk(r *request) (any, error) {
-	in := body[trunkCreate](r)
+func (s *Server) createTrunk(r *request) (any, error) { return s.makeTrunk(r, body[trunkCreate](r)) }
+
+// makeTrunk creates a trunk of the request's customer.
+func (s *Server) makeTrunk(r *request, in *trunkCreate) (any, error) {
 	c := &checks{}
 	c.required("name", in.Name)
 	direction := models.Outbound
 	switch {
 	case in.Proxy != nil && in.InboundIP != nil:
 		c.refuse("inbound_ip", "inbound_ip and proxy cannot both be given: a trunk is either inbound or outbound")
-	case in.InboundIP != nil:
+	case in.Proxy != nil && r.given.has("inbound_ips"):
+		c.refuse("inbound_ips", "inbound_ips and proxy cannot both be given: a trunk is either inbound or outbound")
+	case in.InboundIP != nil, r.given.has("inbound_ips"):
 		direction = models.Inbound
 	case in.Proxy == nil:
 		c.refuse("proxy", "proxy is required (or inbound_ip, for an inbound trunk)")
@@ -151,8 +197,8 @@ func (s *Server) createTrunk(r *request) (any, error) {
 	trunk := models.Trunk{
 		ID: models.NewID(models.PrefixTrunk), CustomerID: r.customer, Name: f.name, Direction: direction, GatewayName: f.gatewayName,
 		Proxy: f.proxy, Username: f.username, Password: f.password, Realm: f.realm, FromDomain: f.fromDomain,
-		InboundIP: f.inboundIP, ApplicationID: in.ApplicationID, IsActive: in.IsActive == nil || *in.IsActive,
-		Register: f.username != "" && f.password != "",
+		InboundIPs: f.inboundIPs, ApplicationID: in.ApplicationID, IsActive: in.IsActive == nil || *in.IsActive,
+		Register: f.username != "" && f.password != "", Transport: f.transport, Port: f.port,
 	}
 	if in.Register != nil {
 		trunk.Register = *in.Register
@@ -161,6 +207,10 @@ func (s *Server) createTrunk(r *request) (any, error) {
 		trunk.GatewayName = trunk.ID
 	}
 	c.login(&trunk)
+	trunk.Routing.Priority = models.DefaultTrunkPriority
+	c.routing(&in.trunkRouting, r.given, &trunk.Routing)
+	c.limits(&in.trunkLimits, r.given, &trunk.Limits)
+	c.endpoint(&trunk)
 	if err := c.failed(); err != nil {
 		return nil, err
 	}
@@ -220,9 +270,9 @@ func (s *Server) withStatus(r *request, trunks []trunkObject) error {
 		if trunks[i].Direction != models.Outbound {
 			continue
 		}
-		trunks[i].RegistrationStatus = statusUnknown
+		trunks[i].RegistrationStatus, trunks[i].PingStatus = statusUnknown, statusUnknown
 		if status, ok := statuses[trunks[i].ID]; ok && status.State != "" {
-			trunks[i].RegistrationStatus = status.State
+			trunks[i].RegistrationStatus, trunks[i].PingStatus = status.State, pingStatus(status.Status)
 		}
 	}
 	return nil
@@ -275,8 +325,11 @@ func (s *Server) updateTrunk(r *request) (any, error) {
 		change(r, "password", &trunk.Password, f.password)
 		change(r, "realm", &trunk.Realm, f.realm)
 		change(r, "from_domain", &trunk.FromDomain, f.fromDomain)
+		change(r, "transport", &trunk.Transport, f.transport)
+		change(r, "port", &trunk.Port, f.port)
 		change(r, "gateway_name", &trunk.GatewayName, f.gatewayName)
-		change(r, "inbound_ip", &trunk.InboundIP, f.inboundIP)
+		change(r, "inbound_ip", &trunk.InboundIPs, f.inboundIPs)
+		change(r, "inbound_ips", &trunk.InboundIPs, f.inboundIPs)
 		change(r, "application_id", &trunk.ApplicationID, in.ApplicationID)
 		if in.Register != nil {
 			trunk.Register = *in.Register
@@ -287,6 +340,9 @@ func (s *Server) updateTrunk(r *request) (any, error) {
 		c := &checks{}
 		c.oneDirection(trunk.Direction, r.given)
 		c.login(trunk)
+		c.routing(&in.trunkRouting, r.given, &trunk.Routing)
+		c.limits(&in.trunkLimits, r.given, &trunk.Limits)
+		c.endpoint(trunk)
 		if err := c.failed(); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +82,51 @@ func TestInboundTrunk(t *testing.T) {
 		b.patch("/v1/trunks/"+other.str("id"), object{"application_id": nil}).is(200)
 		b.patch("/v1/trunks/"+other.str("id"), object{"application_id": "app_unknown"}).refused(codeNotFound, "application_id")
 		b.patch("/v1/trunks/"+other.str("id"), object{"proxy": "sip.example"}).refused(codeInvalidRequest, "proxy")
+
+		several := b.post("/v1/trunks", object{"name": "PBX 3", "inbound_ips": []string{"198.51.100.9/29", "2001:DB8::7"}}).is(201)
+		require.Equal(b.t, []any{"198.51.100.8/29", "2001:db8::7"}, several.json()["inbound_ips"])
+		require.Equal(b.t, "198.51.100.8/29", several.str("inbound_ip"))
+		b.post("/v1/trunks", object{"name": "PBX 4", "inbound_ips": []string{"203.0.113.1", "198.51.100.15"}}).refused(codeInboundIPExists, "inbound_ip")
+		b.patch("/v1/trunks/"+several.str("id"), object{"inbound_ips": nil}).refused(codeInvalidRequest, "inbound_ips")
+		changed := b.patch("/v1/trunks/"+several.str("id"), object{"inbound_ip": "198.51.100.9"}).is(200)
+		require.Equal(b.t, []any{"198.51.100.9"}, changed.json()["inbound_ips"])
+		changed = b.patch("/v1/trunks/"+several.str("id"), object{"inbound_ips": []string{"203.0.113.1", "198.51.100.15"}}).is(200)
+		require.Equal(b.t, []any{"203.0.113.1", "198.51.100.15"}, changed.json()["inbound_ips"])
+		require.Equal(b.t, changed.json(), b.get("/v1/trunks/"+several.str("id")).is(200).json())
+	})
+}
+
+func TestTrunkRouting(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(b *bench) {
+		routes := func(r response) object {
+			shown := object{}
+			for _, field := range routingFields {
+				if value, ok := r.json()[field]; ok {
+					shown[field] = value
+				}
+			}
+			return shown
+		}
+		plain := b.post("/v1/trunks", object{"name": "a", "proxy": "a.example"}).is(201)
+		require.Equal(b.t, object{"priority": 10.0, "weight": 1.0, "caller_id_policy": "any"}, routes(plain))
+		given := object{
+			"priority": 0.0, "weight": 40.0, "allowed_prefixes": []any{"+49", "+1202"}, "strip_prefix": "+", "add_prefix": "00",
+			"caller_id_policy": "fixed", "caller_id": "+15550100001",
+		}
+		body := object{"name": "b", "proxy": "b.example"}
+		maps.Copy(body, given)
+		made := b.post("/v1/trunks", body).is(201)
+		require.Equal(b.t, given, routes(made))
+		path := "/v1/trunks/" + made.str("id")
+		require.Equal(b.t, given, routes(b.get(path).is(200)))
+		b.patch(path, object{"caller_id": nil}).refused(codeInvalidRequest, "caller_id")
+		changed := b.patch(path, object{"allowed_prefixes": nil, "strip_prefix": "", "add_prefix": "", "caller_id_policy": "own_dids", "caller_id": nil, "priority": 100}).is(200)
+		require.Equal(b.t, object{"priority": 100.0, "weight": 40.0, "caller_id_policy": "own_dids"}, routes(changed))
+		require.Equal(b.t, changed.json(), b.get(path).is(200).json())
+		inbound := b.post("/v1/trunks", object{"name": "c", "inbound_ip": "192.0.2.1"}).is(201)
+		require.Empty(b.t, routes(inbound))
+		b.patch("/v1/trunks/"+inbound.str("id"), object{"priority": 1}).refused(codeInvalidRequest, "priority")
 	})
 }
 
@@ -135,6 +181,22 @@ func TestTrunkRefusals(t *testing.T) {
 		"is_active a string": {with("is_active", "yes"), "is_active", "is_active must be a boolean"},
 		"application":        {with("application_id", "app_1"), "application_id", "application_id is a field of inbound trunks; this trunk is outbound"},
 		"inbound with user":  {object{"name": "a", "inbound_ip": "192.0.2.1", "username": "u"}, "username", "username is a field of outbound trunks; this trunk is inbound"},
+		"high priority":      {with("priority", 101), "priority", "priority must be between 0 and 100"},
+		"no weight":          {with("weight", 0), "weight", "weight must be between 1 and 100"},
+		"no prefixes":        {with("allowed_prefixes", []string{}), "allowed_prefixes", "allowed_prefixes must hold 1 to 1000 prefixes, or be null"},
+		"bad prefix":         {with("allowed_prefixes", []string{"+49", "0049"}), "allowed_prefixes[1]", "allowed_prefixes[1] must be the beginning of an E.164 number such as +49"},
+		"strips a word":      {with("strip_prefix", "a"), "strip_prefix", "strip_prefix must be a plus and at most 14 digits"},
+		"adds an expansion":  {with("add_prefix", "${x}"), "add_prefix", "add_prefix must be at most 16 digits, with a plus before them or none"},
+		"unknown policy":     {with("caller_id_policy", "none"), "caller_id_policy", "caller_id_policy must be one of any, own_dids, fixed"},
+		"fixed to nothing":   {with("caller_id_policy", "fixed"), "caller_id", "caller_id is required with caller_id_policy fixed"},
+		"bad caller id":      {with("caller_id", "anna"), "caller_id", "caller_id must be an E.164 number such as +31201234567"},
+		"inbound with prio":  {object{"name": "a", "inbound_ip": "192.0.2.1", "weight": 2}, "weight", "weight is a field of outbound trunks; this trunk is inbound"},
+		"both addresses":     {object{"name": "a", "inbound_ip": "192.0.2.1", "inbound_ips": []string{"192.0.2.1"}}, "inbound_ips", "inbound_ip and inbound_ips cannot both be given: inbound_ips holds all of them"},
+		"no addresses":       {object{"name": "a", "inbound_ips": []string{}}, "inbound_ips", "inbound_ips must hold 1 to 64 addresses"},
+		"many addresses":     {object{"name": "a", "inbound_ips": make([]string, 65)}, "inbound_ips", "inbound_ips must hold 1 to 64 addresses"},
+		"one bad address":    {object{"name": "a", "inbound_ips": []string{"192.0.2.1", "x"}}, "inbound_ips[1]", "inbound_ips[1] must be an IP address or a network such as 192.0.2.0/28"},
+		"overlap of its own": {object{"name": "a", "inbound_ips": []string{"192.0.2.1", "198.51.100.1", "192.0.2.0/24"}}, "inbound_ips[2]", "inbound_ips[2] overlaps inbound_ips[0]"},
+		"proxy and list":     {with("inbound_ips", []string{"192.0.2.1"}), "inbound_ips", "inbound_ips and proxy cannot both be given: a trunk is either inbound or outbound"},
 		"bad address":        {object{"name": "a", "inbound_ip": "pbx.example"}, "inbound_ip", "inbound_ip must be an IP address or a network such as 192.0.2.0/28"},
 		"wide network":       {object{"name": "a", "inbound_ip": "0.0.0.0/0"}, "inbound_ip", "inbound_ip must not be wider than /16"},
 		"wide IPv6 network":  {object{"name": "a", "inbound_ip": "2001::/16"}, "inbound_ip", "inbound_ip must not be wider than /32"},

@@ -1,0 +1,35 @@
+package api
+
+import "tandem/models"
+
+// Bounds of what a trunk may be limited to; docs/api.md lists them.
+const (
+	maxTrunkCalls          = 100_000
+	maxTrunkCallsPerSecond = 1000
+)
+
+// trunkLimits are the fields of a request that bound the calls of a trunk, whichever its direction.
+type trunkLimits struct {
+	MaxCalls          *int `json:"max_calls" nullable:"true" minimum:"1" maximum:"100000" doc:"How many calls and dialled parties may be on the trunk at a time. null (default): any number."`
+	MaxCallsPerSecond *int `json:"max_calls_per_second" nullable:"true" minimum:"1" maximum:"1000" doc:"How many calls may begin on the trunk in any one second. null (default): any number."`
+}
+
+// trunkBounds are the same of a response.
+type trunkBounds struct {
+	MaxCalls          int `json:"max_calls,omitempty" doc:"When there is a limit."`
+	MaxCallsPerSecond int `json:"max_calls_per_second,omitempty" doc:"When there is a limit."`
+}
+
+func toBounds(t *models.Trunk) trunkBounds {
+	return trunkBounds{MaxCalls: t.Limits.MaxCalls, MaxCallsPerSecond: t.Limits.MaxCallsPerSecond}
+}
+
+// limits changes what the request names.
+func (c *checks) limits(in *trunkLimits, given fieldSet, to *models.TrunkLimits) {
+	if given.has("max_calls") {
+		to.MaxCalls = c.between("max_calls", in.MaxCalls, 1, maxTrunkCalls)
+	}
+	if given.has("max_calls_per_second") {
+		to.MaxCallsPerSecond = c.between("max_calls_per_second", in.MaxCallsPerSecond, 1, maxTrunkCallsPerSecond)
+	}
+}
