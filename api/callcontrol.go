@@ -35,7 +35,7 @@ type eventShape struct {
 type legObject struct {
 	ID         string  `json:"id" example:"leg_01jd3v5q8n6w4x2y0z9a8b7c6d"`
 	CallID     string  `json:"call_id"`
-	Kind       string  `json:"kind" enum:"dial,transfer,queue"`
+	Kind       string  `json:"kind" enum:"dial,transfer,queue,attempt"`
 	To         string  `json:"to" doc:"The number or SIP URI that was called; for a queue the other call."`
 	TrunkID    *string `json:"trunk_id"`
 	Status     string  `json:"status" enum:"dialing,ringing,answered,ended"`

@@ -87,31 +87,40 @@ func toAttempt(a *models.Attempt) attemptObject {
 }
 
 func (s *Server) listDeliveries(r *request) (any, error) {
-	page, err := r.page()
-	if err != nil {
-		return nil, err
-	}
-	c := &checks{}
-	filter := models.DeliveryFilter{State: c.oneOf("state", r.param("state"), deliveryStates...)}
-	if err := c.failed(); err != nil {
-		return nil, err
-	}
-	if filter.EventFilter, err = r.eventFilter(); err != nil {
-		return nil, err
-	}
-	rows, next, err := s.store.ListDeliveries(r.ctx, r.customer, filter, page)
+	rows, next, err := s.deliveries(r, r.customer)
 	if err != nil {
 		return nil, err
 	}
 	return listOf(rows, next, toDelivery), nil
 }
 
+// deliveries finds the deliveries of a customer, or models.AnyCustomer, that a request asks for.
+func (s *Server) deliveries(r *request, customer string) ([]models.DeliveryDetail, string, error) {
+	page, err := r.page()
+	if err != nil {
+		return nil, "", err
+	}
+	c := &checks{}
+	filter := models.DeliveryFilter{State: c.oneOf("state", r.param("state"), deliveryStates...)}
+	if err := c.failed(); err != nil {
+		return nil, "", err
+	}
+	if filter.EventFilter, err = r.eventFilter(); err != nil {
+		return nil, "", err
+	}
+	return s.store.ListDeliveries(r.ctx, customer, filter, page)
+}
+
 func (s *Server) getDelivery(r *request) (any, error) {
-	found, err := s.store.DeliveryByEvent(r.ctx, r.customer, r.params["id"])
+	customer, err := s.customerOfEvent(r, r.params["id"])
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.store.DeliveryByEvent(r.ctx, customer, r.params["id"])
 	if err != nil {
 		return nil, orNotFound(err, "delivery")
 	}
-	event, err := s.store.EventByID(r.ctx, r.customer, found.EventID)
+	event, err := s.store.EventByID(r.ctx, customer, found.EventID)
 	if err != nil {
 		return nil, orNotFound(err, "delivery")
 	}
@@ -127,9 +136,13 @@ func (s *Server) getDelivery(r *request) (any, error) {
 }
 
 func (s *Server) redeliver(r *request) (any, error) {
+	customer, err := s.customerOfEvent(r, r.params["id"])
+	if err != nil {
+		return nil, err
+	}
 	var answer deliveryObject
-	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
-		queued, err := tx.Redeliver(r.ctx, r.customer, r.params["id"])
+	err = s.store.InTx(r.ctx, func(tx *models.Store) error {
+		queued, err := tx.Redeliver(r.ctx, customer, r.params["id"])
 		if err != nil {
 			return orNotFound(err, "delivery")
 		}
@@ -160,9 +173,13 @@ func (s *Server) redeliverAll(r *request) (any, error) {
 	if filter.Types, err = eventTypes(in.Type); err != nil {
 		return nil, err
 	}
+	customer, err := s.customerOfApplication(r, filter.ApplicationID)
+	if err != nil {
+		return nil, err
+	}
 	var answer redeliveredObject
 	err = s.store.InTx(r.ctx, func(tx *models.Store) error {
-		count, more, err := tx.RedeliverAll(r.ctx, r.customer, filter, limit)
+		count, more, err := tx.RedeliverAll(r.ctx, customer, filter, limit)
 		if errors.Is(err, models.ErrNotFound) {
 			return noApplication()
 		}

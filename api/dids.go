@@ -73,6 +73,14 @@ func (c *checks) applyDID(r *request, in *didUpdate, did *models.DID) {
 	}
 }
 
+// mayRoute refuses to send calls to where the limits of the account do not let them go. The nodes bridge them without asking: so it is said here.
+func mayRoute(r *request, tx *models.Store, did *models.DID) error {
+	if did.RouteMode != models.RouteSIP || !r.given.has("sip_uri") && !r.given.has("route_mode") {
+		return nil
+	}
+	return mayCall(r.ctx, tx, did.CustomerID, "sip_uri", "", did.SIPURI)
+}
+
 func (s *Server) createDID(r *request) (any, error) {
 	in := body[didCreate](r)
 	c := &checks{}
@@ -87,6 +95,9 @@ func (s *Server) createDID(r *request) (any, error) {
 	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
 		did := did // this function may run again, from the start
 		if err := ownsApplication(r, tx, did.ApplicationID); err != nil {
+			return err
+		}
+		if err := mayRoute(r, tx, &did); err != nil {
 			return err
 		}
 		if err := tx.CreateDID(r.ctx, &did); err != nil {
@@ -148,6 +159,9 @@ func (s *Server) updateDID(r *request) (any, error) {
 			return err
 		}
 		if err := ownsApplication(r, tx, in.ApplicationID); err != nil {
+			return err
+		}
+		if err := mayRoute(r, tx, did); err != nil {
 			return err
 		}
 		if err := tx.UpdateDID(r.ctx, did); err != nil {

@@ -63,6 +63,9 @@ func TestDocumentedRequestsWork(t *testing.T) {
 			call = b.queued(app, "sales", 0).CallID
 		}
 		path = strings.ReplaceAll(strings.ReplaceAll(path, "app_…", app.ID), "call_…", call)
+		if strings.Contains(path, "trunk_…") {
+			path = strings.ReplaceAll(path, "trunk_…", modelstest.OutboundTrunk(b.t, b.store, b.customer).ID)
+		}
 		require.NotContains(t, path, "…")
 		x := exchange{method: method, path: path}
 		if body != "" {

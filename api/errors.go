@@ -17,6 +17,7 @@ const (
 	codeInvalidRequest      = "invalid_request"
 	codeInvalidJSON         = "invalid_json"
 	codeUnauthorized        = "unauthorized"
+	codeForbidden           = "forbidden"
 	codeInsufficientBalance = "insufficient_balance"
 	codeNotFound            = "not_found"
 	codeMethodNotAllowed    = "method_not_allowed"
@@ -24,7 +25,16 @@ const (
 	codeGatewayNameExists   = "gateway_name_exists"
 	codeInboundIPExists     = "inbound_ip_exists"
 	codeNumberExists        = "number_exists"
+	codeNameExists          = "name_exists"
+	codeImportPlace         = "import_place"
+	codeAddressProtected    = "address_protected"
+	codeBlockExists         = "block_exists"
+	codeBlockLimit          = "block_limit"
+	codeKeyNotActive        = "key_not_active"
 	codeNoActiveTrunk       = "no_active_trunk"
+	codeDestination         = "destination_not_allowed"
+	codeTrunkLimit          = "trunk_limit"
+	codeCustomerLimit       = "customer_limit"
 	codeCallNotActive       = "call_not_active"
 	codeCallActive          = "call_active"
 	codeCallNotQueued       = "call_not_queued"
@@ -49,6 +59,7 @@ var errorStatus = map[string]int{
 	codeInvalidRequest:      http.StatusBadRequest,
 	codeInvalidJSON:         http.StatusBadRequest,
 	codeUnauthorized:        http.StatusUnauthorized,
+	codeForbidden:           http.StatusForbidden,
 	codeInsufficientBalance: http.StatusPaymentRequired,
 	codeNotFound:            http.StatusNotFound,
 	codeMethodNotAllowed:    http.StatusMethodNotAllowed,
@@ -56,7 +67,16 @@ var errorStatus = map[string]int{
 	codeGatewayNameExists:   http.StatusConflict,
 	codeInboundIPExists:     http.StatusConflict,
 	codeNumberExists:        http.StatusConflict,
+	codeNameExists:          http.StatusConflict,
+	codeImportPlace:         http.StatusConflict,
+	codeAddressProtected:    http.StatusConflict,
+	codeBlockExists:         http.StatusConflict,
+	codeBlockLimit:          http.StatusConflict,
+	codeKeyNotActive:        http.StatusConflict,
 	codeNoActiveTrunk:       http.StatusConflict,
+	codeDestination:         http.StatusForbidden,
+	codeTrunkLimit:          http.StatusTooManyRequests,
+	codeCustomerLimit:       http.StatusTooManyRequests,
 	codeCallNotActive:       http.StatusConflict,
 	codeCallActive:          http.StatusConflict,
 	codeCallNotQueued:       http.StatusConflict,
@@ -156,6 +176,11 @@ var domainErrors = []struct {
 	{models.ErrGatewayNameExists, Error{Code: codeGatewayNameExists, Field: "gateway_name", Message: "gateway_name is already in use by another trunk"}},
 	{models.ErrInboundIPExists, Error{Code: codeInboundIPExists, Field: "inbound_ip", Message: "inbound_ip is already in use by, or overlaps with, another trunk"}},
 	{models.ErrNumberExists, Error{Code: codeNumberExists, Field: "number_e164", Message: "number_e164 is already in use by another DID"}},
+	{models.ErrNameExists, Error{Code: codeNameExists, Field: "name", Message: "name is already in use by another node"}},
+	{models.ErrImportPlace, Error{Code: codeImportPlace, Field: "record", Message: "record is not where the import stands, or it is not open: its next_record tells"}},
+	{models.ErrBlockExists, Error{Code: codeBlockExists, Field: "address", Message: "address is on the list already"}},
+	{models.ErrTooManyBlocks, Error{Code: codeBlockLimit, Message: fmt.Sprintf("there are %d blocks in force, or %d exceptions: no more are taken", models.MaxBlocks, models.MaxBlockExceptions)}},
+	{models.ErrKeyEnded, Error{Code: codeKeyNotActive, Message: "it is revoked or has expired: make a new one"}},
 	{models.ErrInUse, Error{Code: codeResourceInUse, Message: "still in use"}},
 	{models.ErrBadCursor, Error{Code: codeInvalidRequest, Field: "cursor", Message: "cursor must be a next_cursor that this list returned"}},
 	{models.ErrIdempotencyKeyExists, Error{Code: codeIdempotencyConflict, Field: headerIdempotencyKey, Message: "Idempotency-Key was already used for another request"}},
@@ -167,6 +192,8 @@ var domainErrors = []struct {
 	{calls.ErrOverloaded, Error{Code: codeOverloaded, Message: "the service has all the work that it can do and takes no more now; try again", RetryAfter: retryOverload}},
 	{models.ErrClosed, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrNoActiveTrunk, Error{Code: codeNoActiveTrunk, Message: "no active outbound trunk is available for the call"}},
+	{calls.ErrDestinationNotAllowed, Error{Code: codeDestination, Field: "to", Message: "none of your active outbound trunks may call this number: see allowed_prefixes"}},
+	{calls.ErrTrunksFull, Error{Code: codeTrunkLimit, Message: "every active outbound trunk that may call this number has all the calls that it may have; try again", RetryAfter: retryDefault}},
 	{calls.ErrNoNode, Error{Code: codeNoNodeAvailable, Message: "no media node is available for the call; try again"}},
 	{calls.ErrStopping, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrCallActive, Error{Code: codeCallActive, Message: "the call has not ended yet"}},
@@ -193,6 +220,17 @@ func asError(err error) *Error {
 	}
 	if refused := (*calls.RequestError)(nil); errors.As(err, &refused) {
 		return &Error{Code: codeInvalidRequest, Field: refused.Field, Message: refused.Error(), cause: err}
+	}
+	if denied := (*calls.DestinationError)(nil); errors.As(err, &denied) {
+		reply := notAllowed("to", denied.Why)
+		reply.cause = err
+		return reply
+	}
+	if full := (*models.CustomerFullError)(nil); errors.As(err, &full) {
+		return &Error{
+			Code: codeCustomerLimit, Message: "your account has all the calls that it may have (" + full.Limit + "): see limits in GET /v1/me; try again",
+			RetryAfter: retryDefault, cause: err,
+		}
 	}
 	for _, known := range domainErrors {
 		if errors.Is(err, known.err) {

@@ -22,7 +22,10 @@ var eventFilters = append([]param{
 
 // listJournal answers with the customer's events, oldest first. Unlike in other lists there is a cursor behind the last page, too:
 // what happens next comes behind it.
-func (s *Server) listJournal(r *request) (any, error) {
+func (s *Server) listJournal(r *request) (any, error) { return s.journal(r, r.customer) }
+
+// journal answers with the events of a customer, or models.AnyCustomer.
+func (s *Server) journal(r *request, customer string) (any, error) {
 	page, err := r.page()
 	if err != nil {
 		return nil, err
@@ -31,7 +34,7 @@ func (s *Server) listJournal(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.store.Journal(r.ctx, r.customer, filter, page)
+	found, err := s.store.Journal(r.ctx, customer, filter, page)
 	if err != nil {
 		return nil, err
 	}

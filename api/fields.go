@@ -1,7 +1,9 @@
 package api
 
 import (
+	"fmt"
 	"maps"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -272,6 +274,39 @@ func (c *checks) address(field string, value *string) string {
 	if prefix.Addr().IsUnspecified() || prefix.Addr().IsMulticast() {
 		c.refuse(field, "%s must be an address that calls can come from", field)
 		return ""
+	}
+	return normal
+}
+
+// addresses accepts the addresses of an inbound trunk, given as one or as a list.
+func (c *checks) addresses(one *string, list []string, given fieldSet) []string {
+	const field = "inbound_ips"
+	if one != nil && given.has(field) {
+		c.refuse(field, "inbound_ip and inbound_ips cannot both be given: inbound_ips holds all of them")
+		return nil
+	}
+	if !given.has(field) {
+		if one == nil {
+			return nil
+		}
+		return []string{c.address("inbound_ip", one)}
+	}
+	if len(list) == 0 || len(list) > models.MaxInboundIPs {
+		c.refuse(field, "inbound_ips must hold 1 to %d addresses", models.MaxInboundIPs)
+		return nil
+	}
+	normal := make([]string, len(list))
+	prefixes := make([]netip.Prefix, len(list))
+	for i := range list {
+		place := fmt.Sprintf("%s[%d]", field, i)
+		if normal[i] = c.address(place, &list[i]); normal[i] == "" {
+			return nil
+		}
+		prefixes[i], _, _ = models.ParseInboundIP(normal[i]) // it has just been parsed
+		if other := slices.IndexFunc(prefixes[:i], prefixes[i].Overlaps); other >= 0 {
+			c.refuse(place, "%s overlaps inbound_ips[%d]", place, other)
+			return nil
+		}
 	}
 	return normal
 }

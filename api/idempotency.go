@@ -62,15 +62,19 @@ func hashBody(raw []byte) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// keep stores the answer under the request's Idempotency-Key, if it has one. It must run in the transaction that makes what
-// the answer tells of.
+// keep stores the answer under the request's Idempotency-Key, if it has one, and has the audit trail name what was made. It must
+// run in the transaction that makes what the answer tells of.
 func (r *request) keep(tx *models.Store, status int, answer any) error {
-	if r.once == nil {
+	if r.once == nil && r.audit == nil {
 		return nil
 	}
 	encoded, err := json.Marshal(answer)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
+	}
+	r.auditAnswer(encoded)
+	if r.once == nil {
+		return nil
 	}
 	return tx.SaveIdempotent(r.ctx, &models.IdempotentResponse{
 		CustomerID: r.customer, Key: r.once.key, Method: r.once.method, Path: r.once.path,

@@ -14,6 +14,7 @@ type keyObject struct {
 	Prefix        string  `json:"prefix" doc:"The first characters of the secret."`
 	CreatedAt     string  `json:"created_at" format:"date-time"`
 	LastUsedAt    *string `json:"last_used_at" format:"date-time"`
+	ExpiresAt     *string `json:"expires_at" format:"date-time" doc:"When a key that was rotated stops working; null for never."`
 	RevokedAt     *string `json:"revoked_at" format:"date-time"`
 }
 
@@ -25,7 +26,7 @@ type keyCreated struct {
 func toKey(k *models.APIKey) keyObject {
 	return keyObject{
 		ID: k.ID, ApplicationID: k.ApplicationID, Name: k.Name, Prefix: k.Prefix,
-		CreatedAt: stamp(k.CreatedAt), LastUsedAt: stampOrNil(k.LastUsedAt), RevokedAt: stampOrNil(k.RevokedAt),
+		CreatedAt: stamp(k.CreatedAt), LastUsedAt: stampOrNil(k.LastUsedAt), ExpiresAt: stampOrNil(k.ExpiresAt), RevokedAt: stampOrNil(k.RevokedAt),
 	}
 }
 

@@ -17,6 +17,8 @@ type meObject struct {
 	AvailableMicros int64   `json:"available_micros" doc:"What new calls can reserve: balance less held."`
 	ApplicationID   *string `json:"application_id" doc:"The application whose key this is; null for a key of the customer."`
 	CreatedAt       string  `json:"created_at" format:"date-time"`
+	// Limits are set by the operator.
+	Limits limitsObject `json:"limits"`
 }
 
 func (s *Server) me(r *request) (any, error) {
@@ -32,7 +34,7 @@ func toMe(customer *models.Customer, key *models.APIKey) meObject {
 		ID: customer.ID, Name: customer.Name, Currency: customer.Currency,
 		Balance: amount(customer.BalanceMicros), BalanceMicros: customer.BalanceMicros, HeldMicros: customer.HeldMicros,
 		AvailableMicros: customer.BalanceMicros - customer.HeldMicros,
-		ApplicationID:   key.ApplicationID, CreatedAt: stamp(customer.CreatedAt),
+		ApplicationID:   key.ApplicationID, CreatedAt: stamp(customer.CreatedAt), Limits: toLimits(&customer.Limits),
 	}
 }
 

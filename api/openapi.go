@@ -18,23 +18,34 @@ type anyObject struct{}
 // openapi serves the document, which New has made.
 func (s *Server) openapi(*request) (any, error) { return json.RawMessage(s.document), nil }
 
+// about is what a document says of itself.
+type about struct {
+	title, description, security string
+}
+
+var customersAbout = about{
+	title: "Tandem",
+	description: "Programmable voice: applications, phone numbers (DIDs), SIP trunks and calls.\n\n" +
+		"Every failure has the shape {\"error\": {\"code\", \"message\"}}; branch on code. " +
+		"Every POST takes an Idempotency-Key. Unknown fields and query parameters are refused.",
+	security: "An application's API key.",
+}
+
 // document makes the OpenAPI 3.1 document of the routes.
-func document(routes []route) ([]byte, error) {
+func document(about about, routes []route) ([]byte, error) {
 	doc := &openapi3.T{
 		OpenAPI: "3.1.0",
 		Info: &openapi3.Info{
-			Title:   "Tandem",
-			Version: "1",
-			Description: "Programmable voice: applications, phone numbers (DIDs), SIP trunks and calls.\n\n" +
-				"Every failure has the shape {\"error\": {\"code\", \"message\"}}; branch on code. " +
-				"Every POST takes an Idempotency-Key. Unknown fields and query parameters are refused.",
-			License: &openapi3.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+			Title:       about.title,
+			Version:     "1",
+			Description: about.description,
+			License:     &openapi3.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers: openapi3.Servers{{URL: "/"}},
 		Components: &openapi3.Components{
 			Schemas: openapi3.Schemas{},
 			SecuritySchemes: openapi3.SecuritySchemes{"bearer": &openapi3.SecuritySchemeRef{Value: &openapi3.SecurityScheme{
-				Type: "http", Scheme: "bearer", Description: "An application's API key.",
+				Type: "http", Scheme: "bearer", Description: about.security,
 			}}},
 		},
 		Security: openapi3.SecurityRequirements{{"bearer": []string{}}},
@@ -116,6 +127,9 @@ func (p param) schema() *openapi3.Schema {
 func (w documentWriter) responses(op *openapi3.Operation, route route) error {
 	success := openapi3.NewResponse().WithDescription(http.StatusText(route.status))
 	success.Headers = openapi3.Headers{headerRequestID: header("Identifies the request in support and logs.")}
+	success.Headers[headerLimit] = header("How many requests may be made in a minute.")
+	success.Headers[headerRemaining] = header("How many of them are left.")
+	success.Headers[headerReset] = header("In how many seconds all of them are there again.")
 	if route.idempotent() {
 		success.Headers[headerReplayed] = header("true when the answer is that of an earlier request with the same Idempotency-Key.")
 	}

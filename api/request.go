@@ -21,7 +21,9 @@ import (
 const (
 	localRequestID = "request_id"
 	localKey       = "key"
+	localOperator  = "operator"
 	localCode      = "code"
+	localBucket    = "bucket"
 )
 
 const (
@@ -34,12 +36,16 @@ const (
 type request struct {
 	// ctx ends with the request's deadline or the server's shutdown.
 	ctx context.Context
-	// key is nil on public routes.
+	// key is nil on public routes and on those of operators.
 	key *models.APIKey
-	// customer is the id of the customer that the key speaks for. Every query is scoped by it.
+	// customer is the id of the customer that the key speaks for. Every query is scoped by it. Empty where there is no key.
 	customer string
-	params   map[string]string
-	query    map[string]string
+	// operator is nil but on the routes of operators.
+	operator *models.Operator
+	// audit is what the audit trail will say of the request; nil where that says nothing.
+	audit  *models.PendingAudit
+	params map[string]string
+	query  map[string]string
 	// body points to a value of the route's request type; given says which of its fields the client named.
 	body  any
 	given fieldSet
@@ -56,13 +62,8 @@ func body[T any](r *request) *T { return r.body.(*T) }
 func (s *Server) handler(route route) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		r := &request{ctx: c.UserContext()}
-		if !route.public {
-			key, err := s.authenticate(c)
-			if err != nil {
-				return err
-			}
-			c.Locals(localKey, key)
-			r.key, r.customer = key, key.CustomerID
+		if err := s.admit(c, route, r); err != nil {
+			return err
 		}
 		if err := r.read(c, route); err != nil {
 			return err
@@ -76,7 +77,7 @@ func (s *Server) handler(route route) fiber.Handler {
 				return writeReplay(c, stored)
 			}
 		}
-		answer, err := route.handle(r)
+		answer, err := s.run(c, route, r)
 		if err != nil {
 			if r.once != nil {
 				return s.orReplay(c, r, err)
@@ -85,6 +86,55 @@ func (s *Server) handler(route route) fiber.Handler {
 		}
 		return write(c, route.status, answer)
 	}
+}
+
+// admit finds who asks, and whether they may.
+func (s *Server) admit(c *fiber.Ctx, route route, r *request) error {
+	switch {
+	case route.public:
+		return nil
+	case route.role != "":
+		operator, err := s.authenticateOperator(c)
+		if err != nil {
+			return err
+		}
+		c.Locals(localOperator, operator)
+		if err := s.spend(c, operator.ID, 0); err != nil {
+			return err
+		}
+		if r.operator = operator; !models.RoleCovers(operator.Role, route.role) {
+			return &Error{Code: codeForbidden, Message: fmt.Sprintf("this needs the role %s; the token's role is %s", route.role, operator.Role)}
+		}
+		return nil
+	default:
+		key, err := s.authenticate(c)
+		if err != nil {
+			return err
+		}
+		c.Locals(localKey, key)
+		if err := s.spend(c, key.ID, key.RequestsPerMinute); err != nil {
+			return err
+		}
+		r.key, r.customer = key, key.CustomerID
+		return nil
+	}
+}
+
+// run runs the handler and lets the audit trail say so.
+func (s *Server) run(c *fiber.Ctx, route route, r *request) (any, error) {
+	if !route.audited() {
+		return route.handle(r)
+	}
+	r.audit = s.newAudit(c, route, r)
+	plain := r.ctx
+	r.ctx = models.WithAudit(plain, r.audit)
+	answer, err := route.handle(r)
+	if err == nil {
+		// What was done may have taken longer than a request may.
+		err = s.store.Audit(context.WithoutCancel(r.ctx))
+	}
+	r.ctx = plain
+	return answer, err
 }
 
 // read fills in path parameters, query and body.
@@ -204,11 +254,19 @@ func requestID(c *fiber.Ctx) string {
 	return id
 }
 
+// bearer returns what the Authorization header holds after the word Bearer, empty where it does not.
+func bearer(c *fiber.Ctx) string {
+	scheme, secret, _ := strings.Cut(c.Get(fiber.HeaderAuthorization), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
 // authenticate finds the key of the bearer header. The comparison in constant time is AuthenticateKey's.
 func (s *Server) authenticate(c *fiber.Ctx) (*models.APIKey, error) {
-	scheme, secret, _ := strings.Cut(c.Get(fiber.HeaderAuthorization), " ")
-	secret = strings.TrimSpace(secret)
-	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
+	secret := bearer(c)
+	if secret == "" {
 		return nil, &Error{Code: codeUnauthorized, Message: "an API key is required: send it in the header Authorization, after the word Bearer"}
 	}
 	key, err := s.store.AuthenticateKey(c.UserContext(), secret)

@@ -30,7 +30,9 @@ type route struct {
 	// raw routes get the body as it is: another package reads it.
 	raw bool
 	// pure routes change nothing, whatever their method: repeating them needs no key.
-	pure   bool
+	pure bool
+	// traced routes are told of by the audit trail although they are pure: something happens outside.
+	traced bool
 	query  []param
 	status int
 	// response is a zero value of the answer's type, nil where there is none.
@@ -39,6 +41,8 @@ type route struct {
 	codes []string
 	// public routes need no key.
 	public bool
+	// role is the least that an operator needs; empty on the routes of customers.
+	role   string
 	handle func(*request) (any, error)
 }
 
@@ -98,9 +102,12 @@ func (r route) params() []string {
 
 // implied returns every error code the route can answer with: its own and those that follow from its kind.
 func (r route) implied() []string {
-	codes := []string{codeInternalError, codeUnavailable, codeOverloaded, codeInvalidRequest}
+	codes := []string{codeInternalError, codeUnavailable, codeOverloaded, codeInvalidRequest, codeRateLimited}
 	if !r.public {
 		codes = append(codes, codeUnauthorized)
+	}
+	if r.role != "" && r.role != models.RoleViewer {
+		codes = append(codes, codeForbidden)
 	}
 	if r.method != http.MethodGet && !r.pure {
 		codes = append(codes, codeStorageFull)
@@ -117,8 +124,9 @@ func (r route) implied() []string {
 	return append(codes, r.codes...)
 }
 
-// idempotent reports whether the route takes an Idempotency-Key.
-func (r route) idempotent() bool { return r.method == http.MethodPost && !r.pure }
+// idempotent reports whether the route takes an Idempotency-Key. Those of operators do not: what must not be done twice there has a
+// key of its own, or a name.
+func (r route) idempotent() bool { return r.method == http.MethodPost && !r.pure && r.role == "" }
 
 // routes is the table.
 func (s *Server) routes() []route {
@@ -167,10 +175,18 @@ func (s *Server) routes() []route {
 			codes: []string{codeGatewayNameExists, codeInboundIPExists}},
 		{method: http.MethodDelete, path: "/v1/trunks/:id", id: "deleteTrunk", tag: "trunks", summary: "Delete a trunk",
 			status: noContent, codes: []string{codeResourceInUse}, handle: s.deleteTrunk},
+		{method: http.MethodPost, path: "/v1/trunks/:id/test", id: "testTrunk", tag: "trunks", summary: "Test an outbound trunk, step by step",
+			details: "Looks up the carrier, connects to it, asks for its OPTIONS, tries the login without registering, and, where a number is named, calls it over the trunk until it rings. Takes up to 50 seconds.",
+			request: trunkTestCreate{}, bodyOptional: true, pure: true, traced: true, status: ok, response: trunkReport{}, handle: s.testTrunk,
+			codes: []string{codeRateLimited, codeDestination, codeNoNodeAvailable}},
+		{method: http.MethodGet, path: "/v1/trunks/:id/status", id: "getTrunkStatus", tag: "trunks", summary: "Get how a trunk stands with each node",
+			status: ok, response: trunkStatus{}, handle: s.getTrunkStatus},
+		{method: http.MethodGet, path: "/v1/trunks/:id/history", id: "listTrunkHistory", tag: "trunks", summary: "List the changes of a trunk's registrations and pings, newest first",
+			query: paging, status: ok, response: list[trunkChange]{}, handle: s.listTrunkChanges},
 
 		{method: http.MethodPost, path: "/v1/dids", id: "createDID", tag: "dids", summary: "Add a phone number",
 			request: didCreate{}, status: created, response: didObject{}, handle: s.createDID,
-			codes: []string{codeNumberExists, codeNotFound}},
+			codes: []string{codeNumberExists, codeNotFound, codeDestination}},
 		{method: http.MethodGet, path: "/v1/dids", id: "listDIDs", tag: "dids", summary: "List phone numbers, newest first",
 			query: paging, status: ok, response: list[didObject]{}, handle: s.listDIDs},
 		{method: http.MethodGet, path: "/v1/dids/by-number/:number", id: "getDIDByNumber", tag: "dids", summary: "Get a phone number by the number",
@@ -179,14 +195,15 @@ func (s *Server) routes() []route {
 		{method: http.MethodGet, path: "/v1/dids/:id", id: "getDID", tag: "dids", summary: "Get a phone number",
 			status: ok, response: didObject{}, handle: s.getDID},
 		{method: http.MethodPatch, path: "/v1/dids/:id", id: "updateDID", tag: "dids", summary: "Change a phone number's routing",
-			request: didUpdate{}, status: ok, response: didObject{}, handle: s.updateDID},
+			request: didUpdate{}, status: ok, response: didObject{}, handle: s.updateDID,
+			codes: []string{codeDestination}},
 		{method: http.MethodDelete, path: "/v1/dids/:id", id: "deleteDID", tag: "dids", summary: "Remove a phone number",
 			status: noContent, handle: s.deleteDID},
 
 		{method: http.MethodPost, path: "/v1/calls", id: "createCall", tag: "calls", summary: "Place a call",
 			details: "The call is answered for with status dialing and dialled at once; with start false its status is queued until POST /start.",
 			request: callCreate{}, status: created, response: callObject{}, handle: s.createCall,
-			codes: []string{codeInsufficientBalance, codeNoActiveTrunk, codeNoNodeAvailable, codeNotFound}},
+			codes: []string{codeInsufficientBalance, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable, codeNotFound}},
 		{method: http.MethodGet, path: "/v1/calls", id: "listCalls", tag: "calls", summary: "List calls, newest first",
 			query: callFilters, status: ok, response: list[callObject]{}, handle: s.listCalls},
 		{method: http.MethodGet, path: "/v1/calls/:id", id: "getCall", tag: "calls", summary: "Get a call",
@@ -201,11 +218,11 @@ func (s *Server) routes() []route {
 			codes: []string{codeCallNotActive, codeNoNodeAvailable}},
 		{method: http.MethodPost, path: "/v1/calls/:id/start", id: "startCall", tag: "calls", summary: "Dial a queued call",
 			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.startCall,
-			codes: []string{codeCallNotActive, codeCallNotQueued, codeInsufficientBalance, codeNoActiveTrunk, codeNoNodeAvailable}},
+			codes: []string{codeCallNotActive, codeCallNotQueued, codeInsufficientBalance, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable}},
 		{method: http.MethodPost, path: "/v1/calls/:id/retry", id: "retryCall", tag: "calls", summary: "Place an ended outbound call again",
 			details: "Makes a new call, whose retry_of names the old one.",
 			request: emptyCreate{}, bodyOptional: true, status: created, response: callObject{}, handle: s.retryCall,
-			codes: []string{codeCallActive, codeInsufficientBalance, codeNoActiveTrunk, codeNoNodeAvailable}},
+			codes: []string{codeCallActive, codeInsufficientBalance, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable}},
 		{method: http.MethodGet, path: "/v1/calls/:id/events", id: "listCallEvents", tag: "calls", summary: "List a call's events, oldest first",
 			details: "The journal: every event, also of the kinds that the application does not have delivered.",
 			query:   paging, status: ok, response: list[eventObject]{}, handle: s.listEvents},

@@ -104,6 +104,9 @@ func describeField(schema *openapi3.Schema, tag reflect.StructTag, request bool)
 		for _, value := range strings.Split(values, ",") {
 			schema.Enum = append(schema.Enum, value)
 		}
+		if tag.Get("nullable") == "true" {
+			schema.Enum = append(schema.Enum, nil)
+		}
 	}
 	if pattern := tag.Get("pattern"); pattern != "" {
 		schema.Pattern = pattern

@@ -12,7 +12,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -43,6 +45,8 @@ type Calls interface {
 	KickMember(ctx context.Context, customerID, conferenceID, callID string, inTx func(tx *models.Store, call *models.Call) error) error
 	EndConference(ctx context.Context, customerID, conferenceID string, inTx func(tx *models.Store) error) error
 	LeaveQueue(ctx context.Context, customerID, queue, callID string, inTx func(tx *models.Store, call *models.Call) error) error
+	// RemovingNode ends, in the transaction that removes a node, what will never come from it.
+	RemovingNode(ctx context.Context, tx *models.Store, nodeID string) error
 }
 
 // Simulator runs applications against scripted callers.
@@ -50,9 +54,10 @@ type Simulator interface {
 	Run(ctx context.Context, app models.Application, script *simulator.Script) (*simulator.Report, error)
 }
 
-// Dialplan is told that trunks or DIDs have changed. Changed must return at once.
+// Dialplan is told that trunks or DIDs have changed, and tests trunks. Changed must return at once.
 type Dialplan interface {
 	Changed()
+	TestTrunk(ctx context.Context, trunk *models.Trunk, test dialplan.TrunkTest) (*dialplan.TrunkReport, error)
 }
 
 var (
@@ -66,8 +71,24 @@ type Config struct {
 	Store     *models.Store
 	Calls     Calls
 	Simulator Simulator
-	// Dialplan is told of changed trunks and DIDs; nil tells nobody.
+	// Dialplan is told of changed trunks and DIDs, and tests trunks; nil tells nobody, and tests none.
 	Dialplan Dialplan
+	// Numbers explains what the nodes do with calls; without it nobody can ask.
+	Numbers Numbers
+	// Currency is the ISO 4217 code of new customers' accounts. Default USD.
+	Currency string
+	// NewCustomer are the limits of new customers, as far as whoever makes one does not say others. Default: none.
+	NewCustomer models.CustomerLimits
+	// Rates bound the requests to the API. Default: nothing does.
+	Rates Rates
+	// TrustedProxies are the networks of reverse proxies whose X-Forwarded-For is believed. Default: none.
+	TrustedProxies []netip.Prefix
+	// OnRefused is told of each request that is refused for its rate: one of the Refused kinds. Default: nobody is.
+	OnRefused func(kind string)
+	// Now is the clock of the rates. Default time.Now.
+	Now func() time.Time
+	// Build is told to operators who ask which build answers.
+	Build Build
 	// Logger gets a line for each request and each failure of ours. Default: discard.
 	Logger *slog.Logger
 	// BodyLimit is the largest accepted body in bytes. Default 64 KiB.
@@ -94,16 +115,24 @@ type Server struct {
 	calls     Calls
 	simulator Simulator
 	dialplan  Dialplan
-	logger    *slog.Logger
-	timeout   time.Duration
+	numbers   Numbers
+	currency  string
+	// newCustomer are the limits of new customers.
+	newCustomer models.CustomerLimits
+	build       Build
+	logger      *slog.Logger
+	timeout     time.Duration
+	throttle    *throttle
+	proxies     []netip.Prefix
 	// slots has a place for each request that is worked on.
 	slots chan struct{}
 
 	app      *fiber.App
 	listener atomic.Pointer[lingerListener]
-	document []byte
-	base     context.Context
-	stop     context.CancelFunc
+	// document describes the routes of customers, operatorDocument those of operators.
+	document, operatorDocument []byte
+	base                       context.Context
+	stop                       context.CancelFunc
 }
 
 // New makes a server; Serve starts it. It fails when the configuration is incomplete or the OpenAPI document cannot be made.
@@ -112,19 +141,34 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("api: Store, Calls and Simulator are required")
 	}
 	s := &Server{
-		store:     cfg.Store,
-		calls:     cfg.Calls,
-		simulator: cfg.Simulator,
-		dialplan:  cfg.Dialplan,
-		logger:    cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		timeout:   cmp.Or(cfg.RequestTimeout, 15*time.Second),
-		slots:     make(chan struct{}, cmp.Or(cfg.MaxRequests, 1024)),
+		store:       cfg.Store,
+		calls:       cfg.Calls,
+		simulator:   cfg.Simulator,
+		dialplan:    cfg.Dialplan,
+		numbers:     cfg.Numbers,
+		currency:    cmp.Or(cfg.Currency, "USD"),
+		build:       cfg.Build,
+		newCustomer: cfg.NewCustomer,
+		logger:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+		timeout:     cmp.Or(cfg.RequestTimeout, 15*time.Second),
+		proxies:     cfg.TrustedProxies,
+		slots:       make(chan struct{}, cmp.Or(cfg.MaxRequests, 1024)),
 	}
-	document, err := document(s.routes())
-	if err != nil {
+	refused, now := cfg.OnRefused, cfg.Now
+	if refused == nil {
+		refused = func(string) {}
+	}
+	if now == nil {
+		now = time.Now
+	}
+	s.throttle = newThrottle(cfg.Rates, now, refused)
+	var err error
+	if s.document, err = document(customersAbout, s.routes()); err != nil {
 		return nil, fmt.Errorf("make the OpenAPI document: %w", err)
 	}
-	s.document = document
+	if s.operatorDocument, err = document(operatorsAbout, s.operatorRoutes()); err != nil {
+		return nil, fmt.Errorf("make the OpenAPI document of the operator API: %w", err)
+	}
 	s.base, s.stop = context.WithCancel(context.Background())
 	s.app = fiber.New(fiber.Config{
 		AppName:               "tandem",
@@ -148,7 +192,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.app.Server().HeaderReceived = admitCDR
 	s.app.Post(CDRPath, s.takeCDR)
-	for _, route := range s.routes() {
+	for _, route := range slices.Concat(s.routes(), s.operatorRoutes()) {
 		handler := s.handler(route)
 		s.app.Add(route.method, route.path, handler)
 		if route.method == http.MethodGet {
@@ -223,7 +267,7 @@ func (s *Server) around(c *fiber.Ctx) error {
 	ctx, cancel := context.WithTimeout(s.base, s.timeout)
 	defer cancel()
 	c.SetUserContext(ctx)
-	if err := s.admitted(c); err != nil {
+	if err := s.throttled(c); err != nil {
 		if err := s.fail(c, err); err != nil {
 			return err
 		}
@@ -233,13 +277,16 @@ func (s *Server) around(c *fiber.Ctx) error {
 		slog.String("method", c.Method()),
 		slog.String("route", c.Route().Path),
 		slog.Int("status", c.Response().StatusCode()),
-		slog.Duration("duration", time.Since(start)),
+		slog.Float64("duration_ms", float64(time.Since(start).Microseconds())/1000),
 	}
 	if key, ok := c.Locals(localKey).(*models.APIKey); ok {
 		attrs = append(attrs, slog.String("customer_id", key.CustomerID), slog.String("key_id", key.ID))
 	}
+	if operator, ok := c.Locals(localOperator).(*models.Operator); ok {
+		attrs = append(attrs, slog.String("operator_id", operator.ID))
+	}
 	if code, ok := c.Locals(localCode).(string); ok {
-		attrs = append(attrs, slog.String("code", code))
+		attrs = append(attrs, slog.String("error_code", code))
 	}
 	s.logger.LogAttrs(ctx, slog.LevelInfo, "request served", attrs...)
 	return nil
@@ -281,7 +328,7 @@ func (s *Server) fail(c *fiber.Ctx, err error) error {
 	c.Locals(localCode, reply.Code)
 	if status >= http.StatusInternalServerError && reply.RetryAfter == 0 {
 		// An outage, or too much load, is told once by whoever finds it, and by the code in each request's line.
-		s.logger.Error("request failed", "request_id", requestID(c), "code", reply.Code, "error", err)
+		s.logger.Error("request failed", "request_id", requestID(c), "error_code", reply.Code, "error", err)
 	}
 	switch status {
 	case http.StatusUnauthorized:

@@ -86,7 +86,7 @@ func TestRequestID(t *testing.T) {
 		}
 		require.Equal(t, id, got.json()["error"].(object)["request_id"])
 		require.Contains(t, b.logs.String(), id)
-		require.Contains(t, b.logs.String(), `"code":"not_found"`)
+		require.Contains(t, b.logs.String(), `"error_code":"not_found"`)
 	}
 }
 
@@ -109,7 +109,7 @@ func (panicking) Create(context.Context, calls.CreateRequest) (*models.Call, err
 
 func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, modelstest.Open(t), Config{RequestTimeout: 50 * time.Millisecond})
+	b := newBench(t, modelstest.Open(t), Config{RequestTimeout: 2 * time.Second})
 	b.server.calls = hanging{}
 	got := b.post("/v1/calls", b.callBody()).refused(codeUnavailable, "")
 	require.Equal(t, "1", got.header.Get("Retry-After"))

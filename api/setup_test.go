@@ -2,11 +2,9 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -22,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"tandem/calls"
+	"tandem/dialplan"
 	"tandem/models"
 	"tandem/models/modelstest"
 	"tandem/simulator"
@@ -62,6 +61,11 @@ func newBench(t *testing.T, store *models.Store, cfg Config) *bench {
 	t.Helper()
 	b := &bench{t: t, store: store, calls: &fakeCalls{store: store}, simulator: &fakeSimulator{}, dialplan: &countedChanges{}, logs: &lockedBuffer{}}
 	cfg.Store, cfg.Calls, cfg.Simulator, cfg.Dialplan = store, b.calls, b.simulator, b.dialplan
+	if cfg.Numbers == nil {
+		syncer, err := dialplan.NewSyncer(dialplan.Config{Store: store})
+		require.NoError(t, err)
+		cfg.Numbers = syncer
+	}
 	cfg.Logger = slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	server, err := New(cfg)
 	require.NoError(t, err)
@@ -273,163 +277,6 @@ func (b *bench) delete(path string) response {
 // object is a JSON object in a test's request.
 type object = map[string]any
 
-// fakeCalls stands for the call manager: it stores calls as that does, and dials nobody.
-type fakeCalls struct {
-	store *models.Store
-
-	mu       sync.Mutex
-	fail     error
-	dialled  []string
-	commands []string
-}
-
-var _ Calls = (*fakeCalls)(nil)
-
-func (f *fakeCalls) failWith(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fail = err
-}
-
-func (f *fakeCalls) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.dialled)
-}
-
-func (f *fakeCalls) Create(ctx context.Context, request calls.CreateRequest) (*models.Call, error) {
-	f.mu.Lock()
-	fail := f.fail
-	f.mu.Unlock()
-	if fail != nil {
-		return nil, fail
-	}
-	var made *models.Call
-	err := f.store.InTx(ctx, func(tx *models.Store) error {
-		call := &models.Call{
-			CustomerID: request.CustomerID, ApplicationID: request.ApplicationID, Direction: models.Outbound, Status: "dialing",
-			From: request.From, To: request.To, Record: request.Record, Metadata: request.Metadata, RetryOf: request.RetryOf,
-		}
-		if request.Queued {
-			call.Status = models.CallQueued
-		}
-		if err := tx.CreateCall(ctx, call); err != nil {
-			return err
-		}
-		made = call
-		return request.InTx(tx, call)
-	})
-	if err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dialled = append(f.dialled, made.ID)
-	return made, nil
-}
-
-func (f *fakeCalls) Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	var canceled *models.Call
-	err := f.store.InTx(ctx, func(tx *models.Store) error {
-		call, err := tx.Call(ctx, customerID, callID)
-		if err != nil {
-			return err
-		}
-		call.Status = "canceled"
-		if err := tx.TransitionCall(ctx, call, []string{"dialing", "ringing", "in_progress"}); err != nil {
-			if errors.Is(err, models.ErrStale) {
-				return calls.ErrCallNotActive
-			}
-			return err
-		}
-		canceled = call
-		return inTx(tx, call)
-	})
-	return canceled, err
-}
-
-// accept runs a command that the manager would carry out later.
-func (f *fakeCalls) accept(ctx context.Context, command, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	f.mu.Lock()
-	fail := f.fail
-	f.mu.Unlock()
-	if fail != nil {
-		return nil, fail
-	}
-	var found *models.Call
-	err := f.store.InTx(ctx, func(tx *models.Store) error {
-		call, err := tx.Call(ctx, customerID, callID)
-		if err != nil {
-			return err
-		}
-		if !call.Live() {
-			return calls.ErrCallNotActive
-		}
-		found = call
-		return inTx(tx, call)
-	})
-	if err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.commands = append(f.commands, command+" "+callID)
-	return found, nil
-}
-
-func (f *fakeCalls) Direct(ctx context.Context, customerID, callID string, request calls.DirectRequest) (*models.Call, error) {
-	return f.accept(ctx, fmt.Sprintf("%s %d", cmp.Or(request.Mode, "replace"), len(request.Actions)), customerID, callID, request.InTx)
-}
-
-func (f *fakeCalls) StartCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	return f.accept(ctx, "start", customerID, callID, inTx)
-}
-
-func (f *fakeCalls) Retry(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	old, err := f.store.Call(ctx, customerID, callID)
-	if err != nil {
-		return nil, err
-	}
-	if old.Live() {
-		return nil, calls.ErrCallActive
-	}
-	return f.Create(ctx, calls.CreateRequest{
-		CustomerID: customerID, ApplicationID: old.ApplicationID, From: old.From, To: old.To, RetryOf: &old.ID, InTx: inTx,
-	})
-}
-
-func (f *fakeCalls) MuteMember(ctx context.Context, customerID, conferenceID, callID string, muted bool, inTx func(tx *models.Store, call *models.Call) error) error {
-	_, err := f.accept(ctx, fmt.Sprintf("mute %t %s", muted, conferenceID), customerID, callID, inTx)
-	return err
-}
-
-func (f *fakeCalls) KickMember(ctx context.Context, customerID, conferenceID, callID string, inTx func(tx *models.Store, call *models.Call) error) error {
-	_, err := f.accept(ctx, "kick "+conferenceID, customerID, callID, inTx)
-	return err
-}
-
-func (f *fakeCalls) EndConference(ctx context.Context, _, conferenceID string, inTx func(tx *models.Store) error) error {
-	if err := f.store.InTx(ctx, inTx); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.commands = append(f.commands, "end "+conferenceID)
-	return nil
-}
-
-func (f *fakeCalls) LeaveQueue(ctx context.Context, customerID, queue, callID string, inTx func(tx *models.Store, call *models.Call) error) error {
-	_, err := f.accept(ctx, "leave "+queue, customerID, callID, inTx)
-	return err
-}
-
-// sent are the commands so far.
-func (f *fakeCalls) sent() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return append([]string{}, f.commands...)
-}
-
 // fakeSimulator reports what it was asked to run.
 type fakeSimulator struct{ err error }
 
@@ -444,8 +291,24 @@ func (f *fakeSimulator) Run(ctx context.Context, app models.Application, script 
 }
 
 type countedChanges struct {
-	mu sync.Mutex
-	n  int
+	mu     sync.Mutex
+	n      int
+	busy   bool
+	tested []dialplan.TrunkTest
+}
+
+func (c *countedChanges) TestTrunk(_ context.Context, trunk *models.Trunk, test dialplan.TrunkTest) (*dialplan.TrunkReport, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tested = append(c.tested, test)
+	if c.busy {
+		return nil, dialplan.ErrTestBusy
+	}
+	return &dialplan.TrunkReport{TrunkID: trunk.ID, Outcome: dialplan.StepWarning, Took: 1500 * time.Millisecond, Steps: []dialplan.TrunkStep{
+		{Name: dialplan.StepDNS, Outcome: dialplan.StepOK, Summary: "The proxy is there.", Evidence: []string{"A carrier.example: 192.0.2.1"}},
+		{Name: dialplan.StepOptions, Outcome: dialplan.StepWarning, Summary: "It answers some.", Advice: "Ask it."},
+		{Name: dialplan.StepInvite, Outcome: dialplan.StepSkipped, Summary: "No number was named to call."},
+	}}, nil
 }
 
 func (c *countedChanges) Changed() {

@@ -72,6 +72,7 @@ func (b *bench) sample(route route, owner *models.Customer) (string, any) {
 		"cancelCall":        object{},
 		"testWebhook":       object{},
 		"simulate":          object{},
+		"testTrunk":         object{},
 		"directCall":        object{"actions": []object{{"action": "hangup"}}},
 		"startCall":         object{},
 		"retryCall":         object{},
