@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 )
 
 // banner is what `tandem dev` prints when it is ready: where it is, the key, and lines to paste.
@@ -46,7 +47,12 @@ Let a call come in, to %[9]s:
   curl -sS %[1]s/dev/call-in -H 'Content-Type: application/json' \
     -d '{"from":"+12025550123","digits":"4321"}'
 
+Run it as an operator, in another terminal:
+
+  tandem context add dev --url %[1]s --token-file %[10]s
+  tandem calls watch
+
 What the example is asked and which webhooks arrive is printed below. Stop with Ctrl-C.
 
-`, b.url, keyLine, switchLine, b.dataDir, b.seed.ApplicationID, key, devNumber, devCallee, devDID)
+`, b.url, keyLine, switchLine, b.dataDir, b.seed.ApplicationID, key, devNumber, devCallee, devDID, filepath.Join(b.dataDir, operatorTokenFile))
 }

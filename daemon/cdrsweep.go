@@ -177,13 +177,15 @@ func setAside(root *os.Root, name string) error {
 	return nil
 }
 
-// rows are the nodes whose lease is ours.
+// rows are the nodes whose lease is ours and whose disk we share.
 func (k *nodeKeeper) rows() []models.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	rows := make([]models.Node, 0, len(k.held))
 	for _, held := range k.held {
-		rows = append(rows, held.row)
+		if !held.row.Remote() {
+			rows = append(rows, held.row)
+		}
 	}
 	return rows
 }

@@ -19,9 +19,12 @@ import (
 
 	"github.com/spf13/viper"
 
+	"tandem/api"
 	"tandem/billing"
 	"tandem/calls"
+	"tandem/dialplan"
 	"tandem/models"
+	"tandem/numbering"
 )
 
 // Config is everything that an operator can set. Each field is one key of the configuration file and one environment
@@ -31,6 +34,13 @@ type Config struct {
 	DatabaseURL string
 	// HTTPAddr is the address that the API listens on.
 	HTTPAddr string
+	// MetricsAddr is the address that metrics are served on, empty for none.
+	MetricsAddr string
+	// NodeAddr is the address that nodes without a shared disk talk to; empty: none do. NodeURL is how they reach it.
+	NodeAddr, NodeURL string
+	// RecordingsDir takes the recordings of these nodes, each of at most RecordingLimit bytes.
+	RecordingsDir  string
+	RecordingLimit int64
 	// SecretKey encrypts SIP passwords and webhook secrets at rest (AES-256: 32 bytes).
 	SecretKey []byte
 	// AllowNetworks are private networks that outgoing HTTP (answer_url, webhook_url, play URLs) may reach all the same.
@@ -43,6 +53,11 @@ type Config struct {
 	Billing billing.Config
 	// Currency is the ISO 4217 code given to new customers.
 	Currency string
+	// Rates bound the requests to the API, TrustedProxies are the networks of the reverse proxies before it.
+	Rates          api.Rates
+	TrustedProxies []netip.Prefix
+	// NewCustomer are the limits of customers that are made without others.
+	NewCustomer models.CustomerLimits
 	// SIPProfile is the name of the sofia profile that gateways belong to.
 	SIPProfile string
 	// VoiceEngine and Voice are the default of the say action.
@@ -63,6 +78,8 @@ type Config struct {
 	NodeLease time.Duration
 	// Retention is how long events, deliveries, attempts, what calls leave and CDRs are kept.
 	Retention models.Retention
+	// Blocks say when an address that calls uninvited is blocked.
+	Blocks models.BlockRules
 	// ShutdownTimeout bounds the orderly stop.
 	ShutdownTimeout time.Duration
 	// hangUpAtStop ends the calls with this process, whose switch ends with it.
@@ -81,6 +98,14 @@ type setting struct {
 var settings = []setting{
 	{"database_url", "sqlite:.tandem/tandem.db", "`sqlite:PATH` or `postgres://user:password@host/database`."},
 	{"http_addr", "127.0.0.1:8080", "Address of the HTTP API."},
+	{"trusted_proxies", "", "Comma-separated networks (CIDR) of the reverse proxies before the API, whose `X-Forwarded-For` tells where requests come from. Without it all that comes through a proxy has the proxy's address."},
+	{"api_rate", "6000", "Requests that an API key, or an operator's token, may make in a minute, at all controllers together; `0`: any number. An operator can give a customer another rate."},
+	{"api_address_rate", "120", "Requests without a valid key that may come from an address in a minute; one with a wrong key counts as four. `0`: any number."},
+	{"metrics_addr", "", "Address of the metrics for Prometheus (`GET /metrics`), such as `127.0.0.1:9090`; empty: none. They tell of no numbers, but keep them off the public side."},
+	{"node_addr", "", "Address of the port that nodes with the delivery `xml_curl` talk to, such as `10.0.0.5:8081`. Keep it to the network of the nodes. Empty: there are none."},
+	{"node_url", "", "URL by which these nodes reach `node_addr` of this very controller, such as `http://10.0.0.5:8081`."},
+	{"recordings_dir", ".tandem/recordings", "Folder for the recordings that these nodes send; controllers that share a database share it."},
+	{"recording_limit", "1073741824", "Bytes of the largest recording that is taken from a node."},
 	{"secret_key", "", "32 bytes in base64 that encrypt SIP passwords and webhook secrets at rest. Empty: read from `secret_key_file`."},
 	{"secret_key_file", ".tandem/secret.key", "File that holds the secret key; made with mode 0600 when it does not exist. Back it up: without it the stored secrets cannot be read."},
 	{"allow_networks", "", "Comma-separated networks (CIDR) of private addresses that answer_url, webhook_url and play URLs may reach. Public addresses are always allowed, private ones never unless listed."},
@@ -91,6 +116,9 @@ var settings = []setting{
 	{"billing_increment", "60", "Seconds in a billing increment; every increment begun is paid."},
 	{"max_grant", "3600", "Longest time in seconds that one reservation allows a call; the switch ends the call there."},
 	{"currency", "USD", "ISO 4217 code of new customers' accounts."},
+	{"new_customer_max_calls", "20", "Calls and dialled parties that a new customer may have at a time, unless an operator says otherwise; `0`: any number. Existing customers keep what they have."},
+	{"new_customer_max_calls_per_second", "5", "Outbound calls and dialled parties that a new customer may begin in a second; `0`: any number."},
+	{"new_customer_destinations", "", "Comma-separated destinations that a new customer may call: prefixes (`+44`), countries (`US`), `sip:HOST`, `sip:*`; `*`: everywhere. Empty: nowhere, until an operator says where (`tandem customers limits`)."},
 	{"sip_profile", "external", "Name of the sofia profile that gateways belong to."},
 	{"voice_engine", "flite", "Speech engine of the say action: one of the switch's own, or `http` for the server at `tts_url`."},
 	{"voice", "slt", "Default voice of the say action."},
@@ -106,6 +134,11 @@ var settings = []setting{
 	{"retention_attempts", "168h", "How long the attempts of deliveries are kept, with the first KiB of each answer."},
 	{"retention_calls", "2160h", "How long after their end calls keep their legs, their stays in queues and conferences and their place in their actions. Calls themselves, recordings and the ledger are always kept."},
 	{"retention_cdrs", "2160h", "How long the CDRs of the nodes are kept that were held against what was billed."},
+	{"retention_strangers", "720h", "How long it is kept who was refused, since the last call, and what was blocked, since it ended: that at least for 720h."},
+	{"block_after", "20", "Uninvited calls within `block_window` after which their source is blocked by itself; `0`: never. See [abuse.md](abuse.md)."},
+	{"block_window", "5m", "How long uninvited calls are counted together."},
+	{"block_for", "1h", "How long the first automatic block of an address lasts; each further one within 30 days twice as long as the one before."},
+	{"block_longest", "168h", "Longest automatic block."},
 	{"accept_timeout", "10s", "How long a node goes on taking calls after its controller has fallen silent; then its dialplan answers 503."},
 	{"max_calls", "20000", "Calls that one controller holds; further ones are refused: 503 to the API, 503 in the dialplan."},
 	{"max_setup", "4s", "How long the oldest new call may wait to be routed and stored before further ones are refused."},
@@ -144,26 +177,41 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 	}
 	r := reader{v: v}
 	cfg := Config{
-		DatabaseURL:   r.text("database_url"),
-		HTTPAddr:      r.address("http_addr"),
-		AllowNetworks: r.prefixes("allow_networks"),
-		AllowPorts:    r.ports("allow_ports"),
-		Providers:     r.prefixes("providers"),
-		Currency:      r.text("currency"),
-		SIPProfile:    r.text("sip_profile"),
-		VoiceEngine:   r.text("voice_engine"),
-		Voice:         r.text("voice"),
-		Synthesis:     calls.Synthesis{URL: r.v.GetString("tts_url"), Token: r.v.GetString("tts_token")},
-		Recognizer:    calls.Recognizer{Engine: r.v.GetString("speech_engine"), Module: r.v.GetString("speech_module")},
-		StreamHosts:   r.hosts("stream_hosts"),
-		MediaCache:    int64(r.integer("media_cache", 0, 1<<40)),
-		NodeLease:     r.duration("node_lease", time.Second, time.Minute),
+		DatabaseURL:    r.text("database_url"),
+		HTTPAddr:       r.address("http_addr"),
+		MetricsAddr:    r.optionalAddress("metrics_addr"),
+		RecordingsDir:  r.text("recordings_dir"),
+		RecordingLimit: int64(r.integer("recording_limit", 1<<20, 1<<40)),
+		AllowNetworks:  r.prefixes("allow_networks"),
+		AllowPorts:     r.ports("allow_ports"),
+		Providers:      r.prefixes("providers"),
+		Currency:       r.text("currency"),
+		Rates:          api.Rates{Key: r.integer("api_rate", 0, 1_000_000), Address: r.integer("api_address_rate", 0, 1_000_000)},
+		TrustedProxies: r.prefixes("trusted_proxies"),
+		NewCustomer: models.CustomerLimits{
+			MaxCalls:            r.integer("new_customer_max_calls", 0, 1_000_000),
+			MaxCallsPerSecond:   r.integer("new_customer_max_calls_per_second", 0, 10_000),
+			AllowedDestinations: r.destinations("new_customer_destinations"),
+		},
+		SIPProfile:  r.text("sip_profile"),
+		VoiceEngine: r.text("voice_engine"),
+		Voice:       r.text("voice"),
+		Synthesis:   calls.Synthesis{URL: r.v.GetString("tts_url"), Token: r.v.GetString("tts_token")},
+		Recognizer:  calls.Recognizer{Engine: r.v.GetString("speech_engine"), Module: r.v.GetString("speech_module")},
+		StreamHosts: r.hosts("stream_hosts"),
+		MediaCache:  int64(r.integer("media_cache", 0, 1<<40)),
+		NodeLease:   r.duration("node_lease", time.Second, time.Minute),
 		Retention: models.Retention{
 			Events:     r.retention("retention_events"),
 			Deliveries: r.retention("retention_deliveries"),
 			Attempts:   r.retention("retention_attempts"),
 			Calls:      r.retention("retention_calls"),
 			CDRs:       r.retention("retention_cdrs"),
+			Strangers:  r.retention("retention_strangers"),
+		},
+		Blocks: models.BlockRules{
+			After: int64(r.integer("block_after", 0, 1_000_000)), Window: r.duration("block_window", 10*time.Second, 24*time.Hour),
+			For: r.duration("block_for", time.Minute, 30*24*time.Hour), Longest: r.duration("block_longest", time.Minute, 365*24*time.Hour),
 		},
 		AcceptTimeout: r.duration("accept_timeout", 3*time.Second, 10*time.Minute),
 		Limits: calls.Limits{
@@ -184,6 +232,10 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 		},
 	}
 	r.voices(cfg)
+	if cfg.Blocks.Longest < cfg.Blocks.For {
+		r.fail("block_longest", "must not be shorter than block_for (%s), was %s", cfg.Blocks.For, cfg.Blocks.Longest)
+	}
+	cfg.NodeAddr, cfg.NodeURL = r.nodePort()
 	if r.err == nil {
 		cfg.SecretKey, r.err = secretKey(v.GetString("secret_key"), v.GetString("secret_key_file"))
 	}
@@ -222,6 +274,13 @@ func (r *reader) address(key string) string {
 		r.fail(key, "must be HOST:PORT, was %q", value)
 	}
 	return value
+}
+
+func (r *reader) optionalAddress(key string) string {
+	if strings.TrimSpace(r.v.GetString(key)) == "" {
+		return ""
+	}
+	return r.address(key)
 }
 
 func (r *reader) oneOf(key string, allowed ...string) string {
@@ -268,6 +327,23 @@ func (r *reader) list(key string) []string {
 	return out
 }
 
+// destinations reads the entries of a numbering.Policy: nil for everywhere.
+func (r *reader) destinations(key string) []string {
+	entries := []string{}
+	for _, part := range r.list(key) {
+		entry, err := numbering.ParseEntry(part)
+		if err != nil {
+			r.fail(key, "%q %s", part, err)
+			return nil
+		}
+		if entry == "*" {
+			return nil
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,62})(\.[a-z0-9]([a-z0-9-]{0,62}))*$`)
 
 func (r *reader) hosts(key string) []string {
@@ -281,6 +357,18 @@ func (r *reader) hosts(key string) []string {
 		out = append(out, host)
 	}
 	return out
+}
+
+// nodePort reads the two settings of the port for nodes, which go together.
+func (r *reader) nodePort() (addr, base string) {
+	addr, base = strings.TrimSpace(r.v.GetString("node_addr")), strings.TrimSpace(r.v.GetString("node_url"))
+	if addr == "" && base == "" {
+		return "", ""
+	}
+	if _, err := dialplan.NewExchange(base); err != nil {
+		r.fail("node_url", "must be an http or https URL without query and user, and goes with node_addr, was %q", base)
+	}
+	return r.address("node_addr"), base
 }
 
 // voices holds the settings of speech against each other.
@@ -333,42 +421,11 @@ func (r *reader) ports(key string) []uint16 {
 
 func (r *reader) micros(key string) int64 {
 	value := r.text(key)
-	micros, err := ParseMoney(value)
+	micros, err := billing.ParseAmount(value)
 	if err != nil || micros < 0 {
 		r.fail(key, "must be a price such as 0.0125 with at most six decimals, was %q", value)
 	}
 	return micros
-}
-
-// ParseMoney reads a decimal amount of currency, such as "12.5", into millionths. At most six decimals are allowed, so
-// that nothing is ever rounded.
-func ParseMoney(s string) (int64, error) {
-	digits, negative := strings.CutPrefix(strings.TrimSpace(s), "-")
-	whole, frac, _ := strings.Cut(digits, ".")
-	if whole == "" || len(whole) > 12 || len(frac) > 6 {
-		return 0, fmt.Errorf("amount %q: want digits with at most six decimals", s)
-	}
-	n, err := strconv.ParseUint(whole+frac+strings.Repeat("0", 6-len(frac)), 10, 63)
-	if err != nil {
-		return 0, fmt.Errorf("amount %q: want digits with at most six decimals", s)
-	}
-	if negative {
-		return -int64(n), nil
-	}
-	return int64(n), nil
-}
-
-// FormatMoney writes millionths as a decimal amount, with at least two decimals.
-func FormatMoney(micros int64) string {
-	sign := ""
-	if micros < 0 {
-		sign, micros = "-", -micros
-	}
-	frac := strings.TrimRight(fmt.Sprintf("%06d", micros%1e6), "0")
-	for len(frac) < 2 {
-		frac += "0"
-	}
-	return fmt.Sprintf("%s%d.%s", sign, micros/1e6, frac)
 }
 
 // secretKey decodes the key, or reads its file, or makes the file.

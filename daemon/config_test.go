@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
+	"tandem/api"
 	"tandem/calls"
 	"tandem/models"
 )
@@ -41,6 +41,7 @@ func TestConfigDefaults(t *testing.T) {
 	require.Equal(t, int64(10_000), cfg.Billing.OutboundPerMinuteMicros)
 	require.Equal(t, int64(5_000), cfg.Billing.InboundPerMinuteMicros)
 	require.Equal(t, 5*time.Second, cfg.NodeLease)
+	require.Equal(t, models.CustomerLimits{MaxCalls: 20, MaxCallsPerSecond: 5, AllowedDestinations: []string{}}, cfg.NewCustomer, "new customers call nowhere")
 	require.Len(t, cfg.SecretKey, 32)
 }
 
@@ -48,14 +49,17 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	values := map[string]string{
-		"database_url": "postgres://u@h/d", "http_addr": "0.0.0.0:1", "secret_key": key, "secret_key_file": "unused",
+		"database_url": "postgres://u@h/d", "http_addr": "0.0.0.0:1", "metrics_addr": "127.0.0.1:2", "node_addr": "10.0.0.5:8081", "node_url": "https://nodes.example/tandem",
+		"recordings_dir": "/srv/recordings", "recording_limit": "2097152", "secret_key": key, "secret_key_file": "unused",
 		"allow_networks": "10.1.2.3/8, fd00::/8", "allow_ports": "any", "providers": "192.0.2.0/24", "outbound_price": "0.0125",
 		"inbound_price": "0", "billing_increment": "1", "max_grant": "600", "currency": "EUR", "sip_profile": "carriers",
+		"trusted_proxies": "127.0.0.1/32, fd00::/8", "api_rate": "17", "api_address_rate": "18", "new_customer_max_calls": "15", "new_customer_max_calls_per_second": "16", "new_customer_destinations": "us, +44,SIP:pbx.example.com",
 		"voice_engine": "other", "voice": "rms", "node_lease": "6s", "shutdown_timeout": "1m", "log_level": "debug", "log_format": "json",
 		"tts_url": "https://voices.example/speak", "tts_token": "t0ken", "speech_engine": "vosk", "speech_module": "mod_vosk",
 		"stream_hosts": "listen.example, EARS.example", "media_cache": "1048576",
 		"accept_timeout": "7s", "max_calls": "11", "max_setup": "3s", "max_backlog": "12", "max_deferred": "13", "max_memory": "14",
 		"retention_events": "24h", "retention_deliveries": "25h", "retention_attempts": "26h", "retention_calls": "0", "retention_cdrs": "87600h",
+		"retention_strangers": "48h", "block_after": "7", "block_window": "11s", "block_for": "2m", "block_longest": "3m",
 	}
 	for _, s := range settings {
 		require.Contains(t, values, s.key, "the test must set every key")
@@ -65,6 +69,9 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.NoError(t, err)
 	require.Equal(t, "postgres://u@h/d", cfg.DatabaseURL)
 	require.Equal(t, "0.0.0.0:1", cfg.HTTPAddr)
+	require.Equal(t, "127.0.0.1:2", cfg.MetricsAddr)
+	require.Equal(t, []string{"10.0.0.5:8081", "https://nodes.example/tandem", "/srv/recordings"}, []string{cfg.NodeAddr, cfg.NodeURL, cfg.RecordingsDir})
+	require.Equal(t, int64(2<<20), cfg.RecordingLimit)
 	require.Equal(t, strings.Repeat("k", 32), string(cfg.SecretKey))
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}, cfg.AllowNetworks)
 	require.Empty(t, cfg.AllowPorts)
@@ -75,13 +82,17 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, 600, cfg.Billing.MaxGrantSeconds)
 	require.Equal(t, "EUR", cfg.Currency)
 	require.Equal(t, "carriers", cfg.SIPProfile)
+	require.Equal(t, models.CustomerLimits{MaxCalls: 15, MaxCallsPerSecond: 16, AllowedDestinations: []string{"US", "+44", "sip:pbx.example.com"}}, cfg.NewCustomer)
+	require.Equal(t, api.Rates{Key: 17, Address: 18}, cfg.Rates)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("fd00::/8")}, cfg.TrustedProxies)
 	require.Equal(t, "other", cfg.VoiceEngine)
 	require.Equal(t, "rms", cfg.Voice)
 	require.Equal(t, calls.Synthesis{URL: "https://voices.example/speak", Token: "t0ken"}, cfg.Synthesis)
 	require.Equal(t, calls.Recognizer{Engine: "vosk", Module: "mod_vosk"}, cfg.Recognizer)
 	require.Equal(t, []string{"listen.example", "ears.example"}, cfg.StreamHosts)
 	require.Equal(t, int64(1<<20), cfg.MediaCache)
-	require.Equal(t, models.Retention{Events: 24 * time.Hour, Deliveries: 25 * time.Hour, Attempts: 26 * time.Hour, CDRs: 87600 * time.Hour}, cfg.Retention)
+	require.Equal(t, models.Retention{Events: 24 * time.Hour, Deliveries: 25 * time.Hour, Attempts: 26 * time.Hour, CDRs: 87600 * time.Hour, Strangers: 48 * time.Hour}, cfg.Retention)
+	require.Equal(t, models.BlockRules{After: 7, Window: 11 * time.Second, For: 2 * time.Minute, Longest: 3 * time.Minute}, cfg.Blocks)
 	require.Equal(t, 6*time.Second, cfg.NodeLease)
 	require.Equal(t, 7*time.Second, cfg.AcceptTimeout)
 	require.Equal(t, calls.Limits{Calls: 11, Setup: 3 * time.Second, Backlog: 12, Deferred: 13, Memory: 14}, cfg.Limits)
@@ -110,8 +121,9 @@ func TestConfigRefusesAndNamesTheKey(t *testing.T) {
 		"database_url": "", "http_addr": "8080", "secret_key": "c2hvcnQ=", "allow_networks": "10.0.0.1", "allow_ports": "80,0",
 		"providers": "carrier.example", "outbound_price": "0.0000001", "inbound_price": "-1", "billing_increment": "0",
 		"max_grant": "1", "currency": "", "sip_profile": "", "voice_engine": "", "voice": "", "node_lease": "1",
+		"block_after": "-1", "block_window": "1s", "block_for": "5", "block_longest": "30m", "retention_strangers": "1h",
 		"shutdown_timeout": "0s", "log_level": "loud", "log_format": "xml",
-		"tts_url": "ftp://voices.example", "speech_engine": "vosk", "speech_module": "mod_vosk", "stream_hosts": "https://listen.example/", "media_cache": "-1",
+		"tts_url": "ftp://voices.example", "speech_engine": "vosk", "speech_module": "mod_vosk", "new_customer_destinations": "USA", "trusted_proxies": "proxy", "api_rate": "-1", "api_address_rate": "x", "new_customer_max_calls": "-1", "stream_hosts": "https://listen.example/", "media_cache": "-1",
 	} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
@@ -156,25 +168,6 @@ func TestSecretKeyFileUnderRace(t *testing.T) {
 	for range cap(keys) - 1 {
 		require.Equal(t, first, <-keys)
 	}
-}
-
-func TestMoneyRoundTrip(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]int64{"0": 0, "12": 12_000_000, "12.5": 12_500_000, "0.000001": 1, "-3.25": -3_250_000, " 1.00 ": 1_000_000} {
-		got, err := ParseMoney(in)
-		require.NoError(t, err, in)
-		require.Equal(t, want, got, in)
-	}
-	for _, in := range []string{"", ".", ".5", "1,5", "1.0000000", "1e3", "--1", "+1", "1234567890123", "0x1", "1_000"} {
-		_, err := ParseMoney(in)
-		require.Error(t, err, in)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		micros := rapid.Int64Range(-999_999_999_999_999_999, 999_999_999_999_999_999).Draw(t, "micros")
-		back, err := ParseMoney(FormatMoney(micros))
-		require.NoError(t, err)
-		require.Equal(t, micros, back)
-	})
 }
 
 // TestConfigDocs holds docs/configuration.md to the settings; -update rewrites it.

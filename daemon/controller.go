@@ -20,13 +20,27 @@ import (
 	"tandem/calls"
 	"tandem/dialplan"
 	"tandem/egress"
+	"tandem/metrics"
 	"tandem/models"
 	"tandem/simulator"
+	"tandem/sipprobe"
 	"tandem/webhooks"
 )
 
 // openStore opens the database and migrates it.
 func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*models.Store, error) {
+	store, err := connectStore(ctx, cfg, logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Migrate(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("migrate the database: %w", err), store.Close())
+	}
+	return store, nil
+}
+
+// connectStore opens the database as it is.
+func connectStore(ctx context.Context, cfg Config, logger *slog.Logger) (*models.Store, error) {
 	if path, ok := strings.CutPrefix(cfg.DatabaseURL, "sqlite:"); ok {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, fmt.Errorf("make the database's folder: %w", err)
@@ -35,9 +49,6 @@ func openStore(ctx context.Context, cfg Config, logger *slog.Logger) (*models.St
 	store, err := models.Open(ctx, models.Config{URL: cfg.DatabaseURL, Key: cfg.SecretKey, Logger: logger})
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	if err := store.Migrate(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("migrate the database: %w", err), store.Close())
 	}
 	return store, nil
 }
@@ -56,7 +67,7 @@ type controller struct {
 // startController starts everything on an open store and a bound listener. owner names this process in node leases;
 // mount adds handlers outside the API, each below its path prefix. On an error, what was started is stopped again; the store stays open.
 func startController(ctx context.Context, cfg Config, logger *slog.Logger, store *models.Store, listener net.Listener, owner string, mount map[string]http.Handler) (*controller, error) {
-	c := &controller{cfg: cfg, logger: logger, store: store, parts: lifecycle{logger: logger}, failed: make(chan error, 2)}
+	c := &controller{cfg: cfg, logger: logger, store: store, parts: lifecycle{logger: logger}, failed: make(chan error, 3)}
 	if err := c.start(ctx, listener, owner, mount); err != nil {
 		return nil, errors.Join(err, listener.Close(), c.stop())
 	}
@@ -70,22 +81,28 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		AllowedNetworks: c.cfg.AllowNetworks, AllowedPorts: c.cfg.AllowPorts, AllowAnyPort: len(c.cfg.AllowPorts) == 0,
 	})
 	c.parts.add("outgoing http", func(context.Context) error { client.CloseIdleConnections(); return nil })
+	measures := metrics.New(ThisBuild().Version)
 	prices := c.cfg.Billing
 	prices.Logger = c.logger.With("part", "billing")
 	rater, err := billing.New(prices)
 	if err != nil {
 		return fmt.Errorf("billing: %w", err)
 	}
-	worker, err := webhooks.NewWorker(webhooks.Config{Store: c.store, Client: client, Logger: c.logger.With("part", "webhooks")})
+	worker, err := webhooks.NewWorker(webhooks.Config{Store: c.store, Client: client, Logger: c.logger.With("part", "webhooks"), OnAttempt: countAttempt(measures)})
 	if err != nil {
 		return fmt.Errorf("webhooks: %w", err)
 	}
 	worker.Start(ctx)
 	c.parts.add("webhooks", func(ctx context.Context) error { worker.Stop(ctx); return nil })
 
+	exchange, err := newExchange(c.cfg)
+	if err != nil {
+		return err
+	}
 	syncer, err := dialplan.NewSyncer(dialplan.Config{
 		Store: c.store, Providers: c.cfg.Providers, Profile: c.cfg.SIPProfile, Logger: c.logger.With("part", "dialplan"),
-		OnRegistration: tellRegistration,
+		OnRegistration: tellRegistration, Exchange: exchange, Drifts: c.store, Blocks: c.cfg.Blocks,
+		Prober: sipprobe.New(sipprobe.Config{Egress: egress.Config{AllowedNetworks: c.cfg.AllowNetworks}}),
 	})
 	if err != nil {
 		return fmt.Errorf("dialplan: %w", err)
@@ -100,13 +117,15 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		Providers: c.cfg.Providers, SIPProfile: c.cfg.SIPProfile,
 		VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice, Synthesis: c.cfg.Synthesis, Recognizer: c.cfg.Recognizer,
 		StreamHosts: c.cfg.StreamHosts, MediaCache: mediaCache(c.cfg.MediaCache), HangUpAtStop: c.cfg.hangUpAtStop, Limits: limits,
+		Observer: observer{measures}, OnEnd: func(call models.Call) { measures.CallEnded(&call) },
+		Remote: remoteNodes(c.cfg, exchange),
 	})
 	if err != nil {
 		return fmt.Errorf("calls: %w", err)
 	}
 	c.nodes = newNodeKeeper(c.store, manager, syncer, owner, c.cfg.NodeLease, c.logger.With("part", "nodes"))
 	against := func() error { return errors.Join(manager.Accepting(), c.store.AwayFor(gateEvery)) }
-	c.nodes.against, c.nodes.acceptFor = against, c.cfg.AcceptTimeout
+	c.nodes.against, c.nodes.acceptFor, c.nodes.metrics = against, c.cfg.AcceptTimeout, measures
 
 	keeper := startHousekeeper(ctx, c.store, c.cfg.Retention, c.logger.With("part", "housekeeping"))
 	c.parts.add("housekeeping", keeper.stop)
@@ -119,7 +138,8 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		return fmt.Errorf("simulator: %w", err)
 	}
 	server, err := api.New(api.Config{
-		Store: c.store, Calls: manager, Simulator: rehearsals, Dialplan: syncer, Logger: c.logger.With("part", "api"), Mount: mount,
+		Store: c.store, Calls: manager, Simulator: rehearsals, Dialplan: syncer, Numbers: syncer, Currency: c.cfg.Currency, NewCustomer: c.cfg.NewCustomer,
+		Rates: c.cfg.Rates, TrustedProxies: c.cfg.TrustedProxies, OnRefused: measures.Refused, Logger: c.logger.With("part", "api"), Mount: mount, Build: ThisBuild(),
 	})
 	if err != nil {
 		return fmt.Errorf("api: %w", err)
@@ -136,6 +156,20 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		<-served
 		return err
 	})
+	sharing, stopSharing := context.WithCancel(ctx)
+	shared := make(chan struct{})
+	go func() {
+		defer close(shared)
+		server.ShareLimits(sharing)
+	}()
+	c.parts.add("shared limits", func(context.Context) error {
+		stopSharing()
+		<-shared
+		return nil
+	})
+	if err := c.startNodePort(ctx, exchange, manager); err != nil {
+		return err
+	}
 	if err := manager.Start(ctx); err != nil {
 		return fmt.Errorf("start the calls: %w", err)
 	}
@@ -152,6 +186,27 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	entrances := &gate{nodes: c.nodes.all, against: against, logger: c.logger.With("part", "gate")}
 	entrances.start(ctx)
 	c.parts.add("gate", entrances.stop)
+	vitals := &pulse{
+		nodes: c.nodes.all, record: c.store.RecordNodeHealth, now: c.store.Now, modules: modulesFor(&c.cfg), logger: c.logger.With("part", "pulse"),
+	}
+	vitals.start(ctx)
+	c.parts.add("pulse", vitals.stop)
+	return c.serveMetrics(ctx, &meter{store: c.store, manager: manager, syncer: syncer, nodes: c.nodes.all, metrics: measures, logger: c.logger.With("part", "metrics")})
+}
+
+// serveMetrics serves metrics where an address is configured for them.
+func (c *controller) serveMetrics(ctx context.Context, meter *meter) error {
+	if c.cfg.MetricsAddr == "" {
+		return nil
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", c.cfg.MetricsAddr)
+	if err != nil {
+		return fmt.Errorf("listen for metrics on %s: %w", c.cfg.MetricsAddr, err)
+	}
+	meter.start(ctx, listener, c.failed)
+	c.parts.add("metrics", meter.stop)
+	c.logger.Info("metrics are served", "metrics_addr", listener.Addr().String())
 	return nil
 }
 

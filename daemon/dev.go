@@ -96,16 +96,20 @@ func runDev(ctx context.Context, opts DevOptions, cfg Config, logger *slog.Logge
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, stopSwitch()) }()
-	if err := seedNode(ctx, store, node, token); err != nil {
+	if err := errors.Join(seedNode(ctx, store, node, token), seedOperator(ctx, store, opts.DataDir)); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 
 	var running *controller
-	site := &example{store: store, now: time.Now, out: opts.Out}
+	site := &example{store: store, application: planted.ApplicationID, now: time.Now, out: opts.Out}
 	site.callIn = func(ctx context.Context, call incomingCall) (string, error) {
 		return callIn(ctx, running.nodes.named(devNode), call)
 	}
+	site.unregister = func(ctx context.Context, gateway string, seconds float64) error {
+		return unregister(ctx, running.nodes.named(devNode), gateway, seconds)
+	}
 	cfg.hangUpAtStop = opts.ESLAddr == ""
+	cfg.NewCustomer = models.CustomerLimits{} // whoever develops is to try everything
 	// The lock on the data folder makes this the only controller, so it may take its node back at once after a crash.
 	running, err = startController(ctx, cfg, logger, store, listener, "tandem dev", map[string]http.Handler{"/dev": site.handler()})
 	if err != nil {

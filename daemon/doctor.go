@@ -1,14 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tandem/esl"
@@ -17,7 +16,9 @@ import (
 
 // Check is one finding of Doctor.
 type Check struct {
-	OK      bool   `json:"ok"`
+	OK bool `json:"ok"`
+	// Warning is set where nothing fails yet, or nothing that must not.
+	Warning bool   `json:"warning,omitempty"`
 	Subject string `json:"subject"`
 	Finding string `json:"finding"`
 	Fix     string `json:"fix,omitempty"`
@@ -26,7 +27,7 @@ type Check struct {
 // doctorPatience bounds how long one node may take to answer.
 const doctorPatience = 5 * time.Second
 
-// Doctor checks the database, the ledger and every node.
+// Doctor checks the database, the ledger, every node, and what the nodes say of the outbound trunks.
 func (o *Operator) Doctor(ctx context.Context) ([]Check, error) {
 	checks := []Check{{OK: true, Subject: "database", Finding: o.store.Dialect() + ", reachable and migrated"}}
 	violations, err := o.store.VerifyLedger(ctx)
@@ -45,98 +46,87 @@ func (o *Operator) Doctor(ctx context.Context) ([]Check, error) {
 	if len(nodes) == 0 {
 		checks = append(checks, Check{Subject: "nodes", Finding: "there is none", Fix: "tandem nodes add NAME --esl-addr HOST:PORT --esl-password-file FILE --conf-dir DIR"})
 	}
-	for i := range nodes {
-		checks = append(checks, examine(ctx, &nodes[i])...)
+	live, err := o.store.LiveCallsByNode(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count live calls: %w", err)
 	}
-	return checks, nil
+	// Side by side: one that does not answer takes its whole time.
+	examined := make([][]Check, len(nodes))
+	var examining sync.WaitGroup
+	for i := range nodes {
+		examining.Go(func() { examined[i] = o.examine(ctx, &nodes[i], live[nodes[i].ID]) })
+	}
+	examining.Wait()
+	checks = append(checks, slices.Concat(examined...)...)
+	trunks, err := o.examineTrunks(ctx)
+	return append(checks, trunks...), err
 }
 
-// examine connects to one node and checks what it must have before a customer's text may reach it.
-func examine(ctx context.Context, row *models.Node) []Check {
+// examine says who steers a node, and connects to it to find out the rest.
+func (o *Operator) examine(ctx context.Context, row *models.Node, live int) []Check {
 	subject := "node " + row.Name
+	checks := standing(row, live, o.store.Now())
 	conn, err := esl.NewNode(esl.Config{
 		Name: row.Name, Addr: row.ESLAddr, Password: string(row.Password), Handler: deaf{}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
-		return []Check{{Subject: subject, Finding: err.Error(), Fix: "tandem nodes remove, then add it again"}}
+		return append(checks, Check{Subject: subject, Finding: err.Error(), Fix: "tandem nodes set " + row.Name + " --esl-addr HOST:PORT"})
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
 	if err := conn.Start(ctx); err != nil {
-		return []Check{{Subject: subject, Finding: err.Error()}}
+		return append(checks, Check{Subject: subject, Finding: err.Error()})
 	}
 	defer conn.Stop()
 	if err := conn.WaitUp(ctx); err != nil {
-		return []Check{{Subject: subject, Finding: "no answer from " + row.ESLAddr + ": " + err.Error(), Fix: "is FreeSWITCH running, and are address and password right?"}}
+		return append(checks, Check{Subject: subject, Finding: "no answer from " + row.ESLAddr + ": " + err.Error(), Fix: "is FreeSWITCH running, and are address and password right?"})
 	}
-	checks := []Check{{OK: true, Subject: subject, Finding: "answers on " + row.ESLAddr}}
-	if err := checkPassword(row); err != nil {
-		checks = append(checks, Check{Subject: subject, Finding: err.Error(), Fix: "set another password in event_socket.conf.xml"})
+	p := &pulse{now: o.store.Now, modules: modulesFor(&o.cfg)}
+	health, _, err := p.examine(ctx, conn, row, &vital{}, conn.Core(), row.Draining())
+	if err != nil {
+		return append(checks, Check{Subject: subject, Finding: "answers on " + row.ESLAddr + " and does not say how it is: " + err.Error(), Fix: "look into the log of FreeSWITCH"})
 	}
-	if err := checkWalls(ctx, conn); err != nil {
-		checks = append(checks, Check{Subject: subject, Finding: err.Error(), Fix: "use freeswitch-conf, or set both as it does, and restart the node"})
-	} else {
-		checks = append(checks, Check{OK: true, Subject: subject, Finding: "text of customers is never expanded"})
+	checks = append(checks, Check{OK: true, Subject: subject, Finding: fmt.Sprintf("answers on %s in %.1f ms: FreeSWITCH %s, %d of %d sessions, CPU %.0f %% idle",
+		row.ESLAddr, float64(health.Answer)/1000, shortVersion(health.Version), health.Sessions, health.MaxSessions, health.IdleCPU)})
+	for _, found := range health.Problems {
+		checks = append(checks, Check{OK: found.Severity == models.SeverityWarning, Warning: found.Severity == models.SeverityWarning,
+			Subject: subject, Finding: found.Message, Fix: found.Fix})
 	}
-	return append(checks, checkCDRs(ctx, conn, row))
+	return checks
 }
 
-// checkCDRs checks that a node says how its channels ended, to the endpoint or by files, and that none of the files were refused.
-func checkCDRs(ctx context.Context, conn commander, row *models.Node) Check {
+// standing is what the database says of a node: whether anybody steers it, and whether it gets calls.
+func standing(row *models.Node, live int, now time.Time) []Check {
 	subject := "node " + row.Name
-	loaded, err := conn.API(ctx, "module_exists mod_json_cdr")
+	var checks []Check
+	warn := func(fix, finding string, args ...any) {
+		checks = append(checks, Check{OK: true, Warning: true, Subject: subject, Finding: fmt.Sprintf(finding, args...), Fix: fix})
+	}
 	switch {
-	case err != nil:
-		return Check{Subject: subject, Finding: "mod_json_cdr was not asked for: " + err.Error()}
-	case strings.TrimSpace(loaded) != "true":
-		return Check{Subject: subject, Finding: "mod_json_cdr is not loaded: calls that end while no controller listens are billed by guess", Fix: "load it, as freeswitch-conf does"}
+	case !row.IsActive:
+		warn("", "is not active: nobody steers it")
+	case row.LeaseUntil == nil || !row.LeaseUntil.After(now):
+		warn("start `tandem serve` with this database", "no controller steers it: it takes no calls")
+	case row.ConnectedUntil == nil || !row.ConnectedUntil.After(now):
+		checks = append(checks, Check{Subject: subject, Finding: "the controller " + row.LeaseOwner + " holds it and is not connected to it",
+			Fix: "can that machine reach " + row.ESLAddr + "? Its log says why it does not steer the node"})
 	}
-	folder := filepath.Join(cdrFolder(row.ConfDir), refusedCDRs)
-	refused, err := os.ReadDir(folder)
-	if err == nil && len(refused) > 0 {
-		return Check{Subject: subject, Finding: fmt.Sprintf("%d files in %s are no CDRs", len(refused), folder), Fix: "look at them and delete them; the log of tandem says what is wrong with each"}
+	if row.Draining() {
+		warn("tandem nodes resume "+row.Name, "takes no new calls since %s (%s); %d calls are left", row.DrainingAt.Format(time.DateTime), drainer(row), live)
 	}
-	return Check{OK: true, Subject: subject, Finding: "reports how its channels ended"}
+	if row.Weight == 0 {
+		warn("tandem nodes set "+row.Name+" --weight 100", "has the weight 0: no outbound calls are placed on it")
+	}
+	return checks
 }
 
-// checkPassword refuses FreeSWITCH's well-known default on an address that others can reach.
-func checkPassword(row *models.Node) error {
-	addr, err := netip.ParseAddrPort(row.ESLAddr)
-	if row.Password == "ClueCon" && (err != nil || !addr.Addr().IsLoopback()) {
-		return errors.New("uses FreeSWITCH's default Event Socket password off loopback")
+// drainer is who wanted a node drained, and why.
+func drainer(row *models.Node) string {
+	who := cmp.Or(row.DrainedBy, "unknown")
+	if row.DrainReason != "" {
+		who += ": " + row.DrainReason
 	}
-	return nil
-}
-
-// commander is what checkWalls needs of a node.
-type commander interface {
-	GlobalVariable(ctx context.Context, name string) (string, error)
-	API(ctx context.Context, line string) (string, error)
-}
-
-// checkWalls checks the two settings without which FreeSWITCH runs commands out of a customer's text (DESIGN §4):
-// switch_core_session.c expands application arguments unless app_disable_expand_variables is set, and switch_channel.c
-// runs ${api(…)} unless api-expansion is off (mod_commands.c, fsctl api_expansion, tells).
-func checkWalls(ctx context.Context, node commander) error {
-	disabled, err := node.GlobalVariable(ctx, "app_disable_expand_variables")
-	if err != nil {
-		return fmt.Errorf("read app_disable_expand_variables: %w", err)
-	}
-	expansion, err := node.API(ctx, "fsctl api_expansion")
-	if err != nil {
-		return fmt.Errorf("read api_expansion: %w", err)
-	}
-	var missing []string
-	if strings.TrimSpace(disabled) != "true" {
-		missing = append(missing, "the global variable app_disable_expand_variables is not true")
-	}
-	if !strings.Contains(expansion, "is off") {
-		missing = append(missing, "api-expansion is on in switch.conf")
-	}
-	if len(missing) > 0 {
-		return errors.New(strings.Join(missing, " and "))
-	}
-	return nil
+	return who
 }
 
 // deaf hears a node without doing anything.

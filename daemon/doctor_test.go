@@ -3,9 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +19,7 @@ type answers struct {
 
 func (a answers) GlobalVariable(context.Context, string) (string, error) { return a.variable, a.err }
 func (a answers) API(context.Context, string) (string, error)            { return a.expansion, a.err }
+func (a answers) HasModule(context.Context, string) (bool, error)        { return true, a.err }
 
 func TestCheckWallsNeedsBoth(t *testing.T) {
 	t.Parallel()
@@ -32,27 +32,30 @@ func TestCheckWallsNeedsBoth(t *testing.T) {
 	require.ErrorContains(t, checkWalls(t.Context(), answers{err: errors.New("gone")}), "gone")
 }
 
-func TestCheckPasswordRefusesTheDefaultOffLoopback(t *testing.T) {
+// What the database says of a node decides whether it is steered, and whether it gets calls.
+func TestStanding(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, checkPassword(&models.Node{ESLAddr: "127.0.0.1:8021", Password: "ClueCon"}))
-	require.NoError(t, checkPassword(&models.Node{ESLAddr: "10.0.0.5:8021", Password: "another"}))
-	require.Error(t, checkPassword(&models.Node{ESLAddr: "10.0.0.5:8021", Password: "ClueCon"}))
-	require.Error(t, checkPassword(&models.Node{ESLAddr: "fs-1:8021", Password: "ClueCon"}))
-}
-
-func TestCheckCDRs(t *testing.T) {
-	t.Parallel()
-	node, folder := folderOf(t, nil)
-	check := func(loaded string, err error) Check {
-		return checkCDRs(t.Context(), answers{expansion: loaded, err: err}, &node)
+	now := time.Now()
+	later, before := now.Add(time.Second), now.Add(-time.Second)
+	steered := models.Node{Name: "fs-1", ESLAddr: "127.0.0.1:8021", IsActive: true, Weight: 100, LeaseOwner: "one", LeaseUntil: &later, ConnectedUntil: &later}
+	require.Empty(t, standing(&steered, 3, now))
+	for finding, tc := range map[string]struct {
+		change func(*models.Node)
+		ok     bool
+		fix    string
+	}{
+		"is not active":                        {func(n *models.Node) { n.IsActive = false }, true, ""},
+		"no controller steers it":              {func(n *models.Node) { n.LeaseUntil = &before }, true, "tandem serve"},
+		"one holds it and is not connected":    {func(n *models.Node) { n.ConnectedUntil = nil }, false, "127.0.0.1:8021"},
+		"(op_1: new kernel); 3 calls are left": {func(n *models.Node) { n.DrainingAt, n.DrainedBy, n.DrainReason = &before, "op_1", "new kernel" }, true, "tandem nodes resume fs-1"},
+		"has the weight 0":                     {func(n *models.Node) { n.Weight = 0 }, true, "tandem nodes set fs-1 --weight"},
+	} {
+		node := steered
+		tc.change(&node)
+		checks := standing(&node, 3, now)
+		require.Len(t, checks, 1, finding)
+		require.Contains(t, checks[0].Finding, finding)
+		require.Contains(t, checks[0].Fix, tc.fix)
+		require.Equal(t, []any{tc.ok, tc.ok, "node fs-1"}, []any{checks[0].OK, checks[0].Warning, checks[0].Subject}, finding)
 	}
-	require.True(t, check("true\n", nil).OK)
-	require.Contains(t, check("false", nil).Finding, "is not loaded")
-	require.Contains(t, check("", errors.New("gone")).Finding, "gone")
-	require.NoError(t, os.Mkdir(filepath.Join(folder, refusedCDRs), 0o755))
-	require.True(t, check("true", nil).OK)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, refusedCDRs, "a.cdr.json"), nil, 0o600))
-	found := check("true", nil)
-	require.False(t, found.OK)
-	require.Contains(t, found.Finding, "1 files in ")
 }

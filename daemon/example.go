@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +19,13 @@ import (
 // example is the customer's side of `tandem dev`: a small application that answers calls, a receiver that checks and
 // prints webhooks, and a door to let a simulated call come in. It lives below /dev/ on the API's own address.
 type example struct {
-	store  *models.Store
-	callIn func(ctx context.Context, call incomingCall) (string, error)
-	now    func() time.Time
+	store *models.Store
+	// application is whose webhooks come that are of no call, such as those of trunks.
+	application string
+	callIn      func(ctx context.Context, call incomingCall) (string, error)
+	// unregister has the simulated switch's gateway lose its registration for some seconds.
+	unregister func(ctx context.Context, gateway string, seconds float64) error
+	now        func() time.Time
 
 	mu  sync.Mutex // one line is printed at a time
 	out io.Writer
@@ -31,6 +36,9 @@ type incomingCall struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	Digits string `json:"digits"`
+	// NoSound has no sound come from the caller. MediaTimeout is after how many seconds without any the switch ends the call, 0 never.
+	NoSound      bool    `json:"no_sound"`
+	MediaTimeout float64 `json:"media_timeout"`
 }
 
 func (e *example) handler() http.Handler {
@@ -38,6 +46,8 @@ func (e *example) handler() http.Handler {
 	mux.HandleFunc("POST /dev/answer", e.answer)
 	mux.HandleFunc("POST /dev/webhooks", e.webhook)
 	mux.HandleFunc("POST /dev/call-in", e.letIn)
+	mux.HandleFunc("GET /dev/call-in/{channel}", e.arrived)
+	mux.HandleFunc("POST /dev/unregister", e.loseRegistration)
 	return mux
 }
 
@@ -120,14 +130,17 @@ func (e *example) webhook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	verdict, status := "signature ok", http.StatusNoContent
-	if err := e.verify(r, event.Call.ApplicationID, body); err != nil {
+	if err := e.verify(r, cmp.Or(event.Call.ApplicationID, e.application), body); err != nil {
 		verdict, status = "SIGNATURE BAD: "+err.Error(), http.StatusUnauthorized
 	}
-	detail := ""
+	subject, detail := event.Call.ID, ""
+	if trunk, ok := event.Data["trunk"].(map[string]any); ok && subject == "" {
+		subject = fmt.Sprint(trunk["id"])
+	}
 	if reason, ok := event.Data["reason"].(string); ok {
 		detail = "  reason=" + reason
 	}
-	e.print("webhook %2d  %-16s %s  %-11s  %s%s", event.Sequence, event.Type, event.Call.ID, event.Call.Status, verdict, detail)
+	e.print("webhook %2d  %-16s %s  %-11s  %s%s", event.Sequence, event.Type, subject, event.Call.Status, verdict, detail)
 	w.WriteHeader(status)
 }
 
@@ -145,7 +158,7 @@ func (e *example) letIn(w http.ResponseWriter, r *http.Request) {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, exampleBodyLimit))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&call); err != nil && !errors.Is(err, io.EOF) {
-		writeExampleJSON(w, http.StatusBadRequest, map[string]string{"error": "the body must be JSON with from, to and digits: " + err.Error()})
+		writeExampleJSON(w, http.StatusBadRequest, map[string]string{"error": "the body must be JSON with from, to, digits, no_sound and media_timeout: " + err.Error()})
 		return
 	}
 	channel, err := e.callIn(r.Context(), call)

@@ -80,7 +80,7 @@ func (e *entrance) keep(ctx context.Context, against error) (changed bool, err e
 	return changed, nil
 }
 
-// gate keeps the entrances of all nodes that this controller steers as its load and its database allow.
+// gate keeps the entrances of all nodes that this controller steers as its load and its database allow, and those shut that drain.
 type gate struct {
 	nodes func() []*heldNode
 	// against says why no calls are taken, nil when they are.
@@ -125,6 +125,9 @@ func (g *gate) keep(ctx context.Context, against error) {
 			continue
 		}
 		telling.Go(func() {
+			if _, err := held.drainage.keep(ctx); err != nil && ctx.Err() == nil {
+				g.logger.Debug("node not told whether it drains", "node", held.row.Name, "error", err)
+			}
 			if _, err := held.entrance.keep(ctx, against); err != nil && ctx.Err() == nil {
 				g.logger.Debug("node not told whether it takes calls", "node", held.row.Name, "error", err)
 			}

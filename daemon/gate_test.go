@@ -64,7 +64,7 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		door := &fakeDoor{}
-		held := &heldNode{hold: newHold(time.Now(), time.Minute), entrance: &entrance{conn: door, lasting: 9 * time.Second}}
+		held := &heldNode{hold: newHold(time.Now(), time.Minute), entrance: &entrance{conn: door, lasting: 9 * time.Second}, drainage: &drainage{conn: &fakeInlet{}}}
 		steering := &steering{}
 		held.safe = &steering.safe
 		var mu sync.Mutex

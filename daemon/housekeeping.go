@@ -15,9 +15,11 @@ const (
 	// longestRest bounds the pause between two transactions of retention, which is as long as the one before it took: what calls
 	// write finds the database free at least half of the time.
 	longestRest = time.Second
+	// importsKept is how long imports of numbers are kept since they last went on, with what they rejected.
+	importsKept = 90 * 24 * time.Hour
 )
 
-// housekeeper removes what has served its time: stored answers of idempotency keys, and what retention says.
+// housekeeper removes what has served its time: stored answers of idempotency keys, old imports of numbers, and what retention says.
 type housekeeper struct {
 	store  *models.Store
 	keep   models.Retention
@@ -36,6 +38,7 @@ func startHousekeeper(ctx context.Context, store *models.Store, keep models.Rete
 		defer ticker.Stop()
 		for {
 			h.clean(ctx)
+			h.cleanImports(ctx)
 			h.prune(ctx)
 			select {
 			case <-ticker.C:
@@ -58,6 +61,17 @@ func (h *housekeeper) clean(ctx context.Context) {
 	}
 }
 
+func (h *housekeeper) cleanImports(ctx context.Context) {
+	removed, err := h.store.PruneDIDImports(ctx, h.store.Now().Add(-importsKept))
+	if err != nil && ctx.Err() == nil {
+		h.logger.Error("cannot remove old imports of numbers", "error", err)
+		return
+	}
+	if removed > 0 {
+		h.logger.Info("removed old imports of numbers", "count", removed)
+	}
+}
+
 // prune removes what is older than it is to be kept, if no other controller has done so in this hour.
 func (h *housekeeper) prune(ctx context.Context) {
 	// A little less than the period, so that the ticks of one controller alone do not miss every second turn.
@@ -71,7 +85,8 @@ func (h *housekeeper) prune(ctx context.Context) {
 	}
 	if gone != (models.Pruned{}) {
 		h.logger.Info("removed what is old", "events", gone.Events, "deliveries", gone.Deliveries, "attempts", gone.Attempts,
-			"streams", gone.Streams, "calls_emptied", gone.Calls, "conferences", gone.Conferences, "cdrs", gone.CDRs)
+			"streams", gone.Streams, "calls_emptied", gone.Calls, "conferences", gone.Conferences, "cdrs", gone.CDRs,
+			"trunk_changes", gone.TrunkChanges, "strangers", gone.Strangers, "blocks", gone.Blocks)
 	}
 	if err != nil && ctx.Err() == nil {
 		h.logger.Error("cannot remove what is old", "error", err)

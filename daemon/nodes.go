@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tandem/calls"
 	"tandem/dialplan"
 	"tandem/esl"
+	"tandem/metrics"
 	"tandem/models"
 )
 
@@ -34,9 +36,13 @@ type nodeKeeper struct {
 	// against says why no calls are taken, nil when they are; acceptFor is how long a node takes them without word from us.
 	against   func() error
 	acceptFor time.Duration
+	metrics   *metrics.Metrics
 
 	cancel context.CancelFunc
 	done   chan struct{}
+	// orders are being carried out, by id.
+	orders   map[string]bool
+	carrying sync.WaitGroup
 	// looked is closed after the first look, wake makes the next one come now.
 	looked chan struct{}
 	wake   chan struct{}
@@ -54,6 +60,9 @@ type heldNode struct {
 	*hold
 	row      models.Node
 	entrance *entrance
+	drainage *drainage
+	vital    *vital
+	weight   atomic.Int64 // as the database last had it
 	// rest ends the renewals.
 	rest func()
 }
@@ -61,8 +70,8 @@ type heldNode struct {
 func newNodeKeeper(store *models.Store, manager *calls.Manager, syncer *dialplan.Syncer, owner string, lease time.Duration, logger *slog.Logger) *nodeKeeper {
 	return &nodeKeeper{
 		store: store, manager: manager, syncer: syncer, owner: owner, lease: lease, logger: logger,
-		against: func() error { return nil }, acceptFor: defaultAccept,
-		done: make(chan struct{}), looked: make(chan struct{}), wake: make(chan struct{}, 1), held: map[string]*heldNode{}, floors: map[string]int64{},
+		against: func() error { return nil }, acceptFor: defaultAccept, metrics: metrics.New(ThisBuild().Version),
+		done: make(chan struct{}), looked: make(chan struct{}), wake: make(chan struct{}, 1), held: map[string]*heldNode{}, orders: map[string]bool{}, floors: map[string]int64{},
 	}
 }
 
@@ -97,6 +106,7 @@ func (k *nodeKeeper) start(ctx context.Context) {
 func (k *nodeKeeper) stop(ctx context.Context) error {
 	k.cancel()
 	<-k.done
+	k.carrying.Wait()
 	k.mu.Lock()
 	held := make([]*heldNode, 0, len(k.held))
 	for _, h := range k.held {
@@ -149,6 +159,9 @@ func (k *nodeKeeper) look(ctx context.Context) error {
 		if err := k.keep(ctx, row, slices.Contains(free, row.ID)); err != nil {
 			failures = append(failures, err)
 		}
+	}
+	if err := k.takeOrders(asking, ctx); err != nil {
+		failures = append(failures, err)
 	}
 	for _, held := range k.all() {
 		if wanted[held.row.ID] {
@@ -210,7 +223,7 @@ func (k *nodeKeeper) forget(held *heldNode) {
 // keep looks after one node: takes it where it is free, and lets go of it where it was lost.
 func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error {
 	held := k.holding(row.ID)
-	if held != nil && (held.row.ESLAddr != row.ESLAddr || held.row.Password != row.Password || held.row.ConfDir != row.ConfDir) {
+	if held != nil && (held.row.ESLAddr != row.ESLAddr || held.row.Password != row.Password || held.row.ConfDir != row.ConfDir || held.row.Delivery != row.Delivery) {
 		k.logger.Info("node has moved", "node", row.Name, "esl_addr", row.ESLAddr)
 		k.forget(held)
 		if err := k.release(ctx, held); err != nil {
@@ -219,6 +232,7 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error
 		held, free = nil, true
 	}
 	if held != nil && !held.lost.Load() {
+		k.heed(held, &row)
 		return nil
 	}
 	if held != nil {
@@ -231,6 +245,19 @@ func (k *nodeKeeper) keep(ctx context.Context, row models.Node, free bool) error
 		return nil
 	}
 	return k.take(ctx, row)
+}
+
+// heed notes whether the node is to take calls; the gate tells its switch.
+func (k *nodeKeeper) heed(held *heldNode, row *models.Node) {
+	held.weight.Store(int64(row.Weight))
+	if held.drainage.wanted.Swap(row.Draining()) == row.Draining() {
+		return
+	}
+	if row.Draining() {
+		k.logger.Info("node drains: it takes no new calls", "node", row.Name, "by", row.DrainedBy, "reason", row.DrainReason)
+		return
+	}
+	k.logger.Info("node takes calls again", "node", row.Name)
 }
 
 // defers says that a node whose lease has run out is left to its holder for now. The database was away from us a moment ago, and so it
@@ -276,14 +303,18 @@ func (k *nodeKeeper) steer(ctx context.Context, held *heldNode) error {
 	steering := &steering{node: held.row.ID, name: held.row.Name, hold: held.hold, syncer: k.syncer, store: k.store, logger: k.logger}
 	conn, err := esl.NewNode(esl.Config{
 		Name: held.row.Name, Addr: held.row.ESLAddr, Password: string(held.row.Password), Handler: steering, Logger: k.logger,
-		CoreUUID: held.row.CoreUUID, Fence: held.hold,
+		CoreUUID: held.row.CoreUUID, Fence: held.hold, OnCommand: countCommand(k.metrics),
 	})
 	if err != nil {
 		return err
 	}
 	held.conn, held.safe, steering.conn = conn, &steering.safe, conn
 	held.entrance = &entrance{conn: conn, lasting: k.acceptFor}
-	steering.entrance, steering.against = held.entrance, k.against
+	held.drainage, held.vital = &drainage{conn: conn}, &vital{}
+	held.drainage.wanted.Store(held.row.Draining())
+	held.weight.Store(int64(held.row.Weight))
+	steering.metrics = k.metrics
+	steering.entrance, steering.against, steering.drainage, steering.vital = held.entrance, k.against, held.drainage, held.vital
 	steering.calls = k.manager.AddNode(held.row, conn)
 	k.syncer.AddNode(held.row, conn)
 	if err := conn.Start(ctx); err != nil {
@@ -299,6 +330,7 @@ func (k *nodeKeeper) drop(held *heldNode) {
 	k.syncer.RemoveNode(held.row.ID)
 	k.manager.RemoveNode(held.row.ID)
 	held.rest()
+	k.metrics.ForgetNode(held.row.Name)
 }
 
 // letGo lets go of a node that is another controller's now, or is about to be. Its calls live on.
@@ -309,6 +341,7 @@ func (k *nodeKeeper) letGo(ctx context.Context, held *heldNode) {
 	held.conn.Stop()
 	k.syncer.RemoveNode(held.row.ID)
 	held.rest()
+	k.metrics.ForgetNode(held.row.Name)
 }
 
 // named returns the connection of a held node, or nil.

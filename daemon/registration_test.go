@@ -31,6 +31,7 @@ func TestTellRegistration(t *testing.T) {
 				GatewayStatus: models.GatewayStatus{NodeID: node.ID, TrunkID: trunk.ID, State: state, Status: "UP"}, Registered: &registered,
 			}}, tellRegistration))
 		}
+		require.NoError(t, s.TellRegistrations(ctx, []string{node.ID}, s.Now().Add(models.RegistrationEnds), tellRegistration))
 		told := map[string][]string{}
 		for range 2 {
 			claimed, err := s.ClaimStreams(ctx, "w", time.Minute, 4, 4, 8)

@@ -7,6 +7,7 @@ import (
 
 	"tandem/dialplan"
 	"tandem/esl"
+	"tandem/metrics"
 	"tandem/models"
 )
 
@@ -23,6 +24,10 @@ type steering struct {
 	// entrance lets calls in, unless there is something against it.
 	entrance *entrance
 	against  func() error
+	// drainage keeps calls out while the node drains.
+	drainage *drainage
+	vital    *vital
+	metrics  *metrics.Metrics
 
 	// safe is set while the node is up and has both walls.
 	safe atomic.Bool
@@ -41,6 +46,11 @@ func (s *steering) HandleUp(snapshot esl.Snapshot) {
 	s.safe.Store(true)
 	s.logger.Info("node is up", "node", s.name, "core_uuid", snapshot.CoreUUID, "channels", len(snapshot.Channels))
 	s.calls.HandleUp(snapshot)
+	// A switch that was restarted has forgotten that it drains: it is told before it may take a call.
+	s.drainage.reset()
+	if _, err := s.drainage.keep(ctx); err != nil {
+		s.logger.Warn("node not told whether it drains", "node", s.name, "error", err)
+	}
 	s.entrance.reset()
 	if _, err := s.entrance.keep(ctx, s.against()); err != nil {
 		s.logger.Warn("node not told whether it takes calls", "node", s.name, "error", err)
@@ -55,8 +65,15 @@ func (s *steering) HandleUp(snapshot esl.Snapshot) {
 
 // HandleEvent implements esl.Handler.
 func (s *steering) HandleEvent(event *esl.Event) {
+	if event.Name() == "HEARTBEAT" {
+		s.vital.beat(s.store.Now())
+		return
+	}
 	if !s.safe.Load() {
 		return
+	}
+	if event.Subclass() == "sofia::gateway_state" {
+		s.metrics.GatewayState(s.name, event.Get("Gateway"), event.Get("State"), event.Get("Ping-Status"))
 	}
 	s.calls.HandleEvent(event)
 	s.syncer.HandleEvent(s.node, event)

@@ -86,7 +86,9 @@ func callIn(ctx context.Context, node *esl.Node, call incomingCall) (string, err
 	if node == nil {
 		return "", errors.New("the switch is not connected")
 	}
-	request, err := json.Marshal(map[string]string{"from": call.From, "to": call.To, "digits": call.Digits, "source_ip": "127.0.0.1"})
+	request, err := json.Marshal(map[string]any{
+		"from": call.From, "to": call.To, "digits": call.Digits, "no_sound": call.NoSound, "media_timeout": call.MediaTimeout, "source_ip": "127.0.0.1",
+	})
 	if err != nil {
 		return "", fmt.Errorf("let a call in: %w", err)
 	}
@@ -99,4 +101,20 @@ func callIn(ctx context.Context, node *esl.Node, call incomingCall) (string, err
 		return "", fmt.Errorf("let a call in (only a simulated switch can; on a real one, call in through your carrier): %s", strings.TrimSpace(reply))
 	}
 	return channel, nil
+}
+
+// unregister asks a simulated switch to have a gateway lose its registration for some seconds. A real FreeSWITCH does not know the
+// command, and says so.
+func unregister(ctx context.Context, node *esl.Node, gateway string, seconds float64) error {
+	if node == nil {
+		return errors.New("the switch is not connected")
+	}
+	reply, err := node.API(ctx, fmt.Sprintf("sim_unregister %s %g", gateway, seconds))
+	if err != nil {
+		return fmt.Errorf("end a registration (only a simulated switch can): %w", err)
+	}
+	if reply = strings.TrimSpace(reply); reply != "+OK" {
+		return fmt.Errorf("end a registration (only a simulated switch can): %s", strings.TrimPrefix(reply, "-ERR "))
+	}
+	return nil
 }
