@@ -1,175 +1,187 @@
 package main
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
-	"strconv"
-	"time"
+	"net/url"
 
 	"github.com/spf13/cobra"
-
-	"tandem/daemon"
 )
 
-func newMigrate(opts *options) *cobra.Command {
-	return &cobra.Command{
-		Use: "migrate", Short: "Bring the database to this version's schema", Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return opts.withOperator(cmd, func(o *daemon.Operator) error {
-				migrations, err := o.Migrations(cmd.Context())
-				if err != nil {
-					return err
-				}
-				rows := make([][]string, 0, len(migrations))
-				for _, m := range migrations {
-					rows = append(rows, []string{fmt.Sprint(m.Version), m.Name, m.State})
-				}
-				return opts.print(cmd.OutOrStdout(), migrations, []string{"VERSION", "NAME", "STATE"}, rows)
-			})
-		},
-	}
+// customerItem is a customer as tables show one.
+type customerItem struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Currency  string `json:"currency"`
+	Balance   string `json:"balance"`
+	Held      string `json:"held"`
+	Available string `json:"available"`
+	CreatedAt string `json:"created_at"`
+	LiveCalls *int64 `json:"live_calls"`
 }
 
-var customerHeader = []string{"ID", "NAME", "BALANCE", "HELD", "CURRENCY"}
+var customerColumns = []column[customerItem]{
+	{title: "ID", text: func(i *customerItem) string { return i.ID }},
+	{title: "NAME", text: func(i *customerItem) string { return i.Name }},
+	{title: "BALANCE", text: func(i *customerItem) string { return i.Balance }},
+	{title: "HELD", text: func(i *customerItem) string { return i.Held }},
+	{title: "CURRENCY", text: func(i *customerItem) string { return i.Currency }},
+	{title: "CREATED", wide: true, text: func(i *customerItem) string { return i.CreatedAt }},
+}
 
-func customerRow(c daemon.Customer) []string {
-	return []string{c.ID, c.Name, c.Balance, c.Held, c.Currency}
+func customerName(i *customerItem) string { return i.ID }
+
+var (
+	customersView = view[customerItem]{name: customerName, columns: customerColumns}
+	customerView  = view[customerItem]{name: customerName, columns: append(customerColumns[:5:5], column[customerItem]{
+		title: "LIVE CALLS", text: func(i *customerItem) string {
+			if i.LiveCalls == nil {
+				return ""
+			}
+			return fmt.Sprint(*i.LiveCalls)
+		},
+	})}
+	balanceView = view[customerItem]{name: customerName, columns: []column[customerItem]{
+		{title: "ID", text: func(i *customerItem) string { return i.ID }},
+		{title: "NAME", wide: true, text: func(i *customerItem) string { return i.Name }},
+		{title: "BALANCE", text: func(i *customerItem) string { return i.Balance }},
+		{title: "HELD", text: func(i *customerItem) string { return i.Held }},
+		{title: "AVAILABLE", text: func(i *customerItem) string { return i.Available }},
+		{title: "CURRENCY", text: func(i *customerItem) string { return i.Currency }},
+	}}
+)
+
+// ledgerItem is a change of a balance as tables show one.
+type ledgerItem struct {
+	ID        string  `json:"id"`
+	Kind      string  `json:"kind"`
+	Key       string  `json:"key"`
+	Amount    string  `json:"amount"`
+	Balance   string  `json:"balance"`
+	CallID    *string `json:"call_id"`
+	Note      string  `json:"note"`
+	CreatedAt string  `json:"created_at"`
+}
+
+var ledgerView = view[ledgerItem]{
+	name: func(i *ledgerItem) string { return i.ID },
+	columns: []column[ledgerItem]{
+		{title: "ID", wide: true, text: func(i *ledgerItem) string { return i.ID }},
+		{title: "WHEN", text: func(i *ledgerItem) string { return i.CreatedAt }},
+		{title: "KIND", text: func(i *ledgerItem) string { return i.Kind }},
+		{title: "AMOUNT", text: func(i *ledgerItem) string { return i.Amount }},
+		{title: "BALANCE", text: func(i *ledgerItem) string { return i.Balance }},
+		{title: "CALL", text: func(i *ledgerItem) string { return text(i.CallID) }},
+		{title: "NOTE", text: func(i *ledgerItem) string { return i.Note }},
+		{title: "KEY", wide: true, text: func(i *ledgerItem) string { return i.Key }},
+	},
 }
 
 func newCustomers(opts *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "customers", Short: "Customers and their balance"}
-	create := &cobra.Command{
+	return group("customers", "Customers and their balance",
+		newCustomersList(opts), newCustomersGet(opts), newCustomersBalance(opts), newCustomersCreate(opts), newCustomersCredit(opts), newCustomersLedger(opts),
+		newCustomersLimits(opts))
+}
+
+func newCustomersList(opts *options) *cobra.Command {
+	flags := &listFlags{}
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the customers, newest first", Args: args(cobra.NoArgs),
+		RunE: opts.withClient(func(cmd *cobra.Command, c *client, _ []string) error {
+			return runList(cmd, opts, c, flags, "/customers", func() url.Values { return url.Values{} }, customersView)
+		}),
+	}
+	flags.register(cmd, false)
+	return cmd
+}
+
+func newCustomersGet(opts *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "get CUSTOMER_ID", Short: "Show a customer with its balance and how many calls it has", Args: args(cobra.ExactArgs(1)),
+		ValidArgsFunction: opts.completeItems("/customers", "id"),
+		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
+			return printCustomer(cmd, opts, c, positional[0], customerView)
+		}),
+	}
+}
+
+func newCustomersBalance(opts *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "balance CUSTOMER_ID", Short: "Show a customer's balance, what live calls hold of it, and what is free for new ones", Args: args(cobra.ExactArgs(1)),
+		ValidArgsFunction: opts.completeItems("/customers", "id"),
+		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
+			return printCustomer(cmd, opts, c, positional[0], balanceView)
+		}),
+	}
+}
+
+func printCustomer(cmd *cobra.Command, opts *options, c *client, id string, shown view[customerItem]) error {
+	var found json.RawMessage
+	if err := c.get(cmd.Context(), "/customers/"+segment(id), nil, &found); err != nil {
+		return err
+	}
+	return show(opts, cmd.OutOrStdout(), shown, found)
+}
+
+func newCustomersCreate(opts *options) *cobra.Command {
+	var balance, currency string
+	limits := &limitFlags{}
+	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a customer", Args: args(cobra.ExactArgs(1)),
-	}
-	balance := create.Flags().String("balance", "0", "opening balance, in units of the currency")
-	currency := create.Flags().String("currency", "", "ISO 4217 code (default: the configured currency)")
-	create.RunE = func(cmd *cobra.Command, names []string) error {
-		return opts.withOperator(cmd, func(o *daemon.Operator) error {
-			customer, err := o.CreateCustomer(cmd.Context(), names[0], *balance, *currency)
-			if err != nil {
+		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
+			body := map[string]any{"name": positional[0], "balance": balance}
+			if currency != "" {
+				body["currency"] = currency
+			}
+			if err := limits.fill(cmd.Flags(), body); err != nil {
 				return err
 			}
-			return opts.print(cmd.OutOrStdout(), customer, customerHeader, [][]string{customerRow(customer)})
-		})
+			var made json.RawMessage
+			if err := c.post(cmd.Context(), "/customers", body, &made); err != nil {
+				return err
+			}
+			return show(opts, cmd.OutOrStdout(), customersView, made)
+		}),
 	}
-	list := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the customers", Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return opts.withOperator(cmd, func(o *daemon.Operator) error {
-				customers, err := o.Customers(cmd.Context())
-				if err != nil {
-					return err
-				}
-				rows := make([][]string, 0, len(customers))
-				for _, c := range customers {
-					rows = append(rows, customerRow(c))
-				}
-				return opts.print(cmd.OutOrStdout(), customers, customerHeader, rows)
-			})
-		},
-	}
-	credit := &cobra.Command{
+	cmd.Flags().StringVar(&balance, "balance", "0", "opening balance, in units of the currency")
+	limits.register(cmd.Flags())
+	cmd.Flags().StringVar(&currency, "currency", "", "ISO 4217 code (default: the one that the server is configured with)")
+	return cmd
+}
+
+func newCustomersCredit(opts *options) *cobra.Command {
+	var key, remark string
+	cmd := &cobra.Command{
 		Use: "credit CUSTOMER_ID AMOUNT --key KEY", Short: "Add to a customer's balance; the same key adds once", Args: args(cobra.ExactArgs(2)),
-	}
-	key := credit.Flags().String("key", "", "idempotency key of this payment, such as an invoice number")
-	note := credit.Flags().String("note", "", "what the payment is for")
-	credit.RunE = func(cmd *cobra.Command, positional []string) error {
-		if *key == "" {
-			return usageError{errors.New("--key is required")}
-		}
-		return opts.withOperator(cmd, func(o *daemon.Operator) error {
-			customer, err := o.Credit(cmd.Context(), positional[0], positional[1], *key, *note)
-			if err != nil {
+		ValidArgsFunction: opts.completeItems("/customers", "id"),
+		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
+			id, amount := positional[0], positional[1]
+			body := map[string]any{"amount": amount, "key": key}
+			if remark != "" {
+				body["note"] = remark
+			}
+			if err := c.post(cmd.Context(), "/customers/"+segment(id)+"/credits", body, nil); err != nil {
 				return err
 			}
-			return opts.print(cmd.OutOrStdout(), customer, customerHeader, [][]string{customerRow(customer)})
-		})
+			return printCustomer(cmd, opts, c, id, customerView)
+		}),
 	}
-	cmd.AddCommand(create, list, credit)
+	cmd.Flags().StringVar(&key, "key", "", "idempotency key of this payment, such as an invoice number")
+	cmd.Flags().StringVar(&remark, "note", "", "what the payment is for")
+	_ = cmd.MarkFlagRequired("key")
 	return cmd
 }
 
-func newKeys(opts *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "keys", Short: "API keys of customers"}
-	create := &cobra.Command{
-		Use: "create CUSTOMER_ID", Short: "Create an API key and print it, once", Args: args(cobra.ExactArgs(1)),
+func newCustomersLedger(opts *options) *cobra.Command {
+	flags := &listFlags{}
+	cmd := &cobra.Command{
+		Use: "ledger CUSTOMER_ID", Short: "List the changes of a customer's balance, newest first", Args: args(cobra.ExactArgs(1)),
+		ValidArgsFunction: opts.completeItems("/customers", "id"),
+		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
+			path := "/customers/" + segment(positional[0]) + "/ledger"
+			return runList(cmd, opts, c, flags, path, func() url.Values { return url.Values{} }, ledgerView)
+		}),
 	}
-	name := create.Flags().String("name", "cli", "what the key is for")
-	application := create.Flags().String("application", "", "application that the key belongs to (default: none)")
-	create.RunE = func(cmd *cobra.Command, positional []string) error {
-		return opts.withOperator(cmd, func(o *daemon.Operator) error {
-			key, err := o.CreateKey(cmd.Context(), positional[0], *application, *name)
-			if err != nil {
-				return err
-			}
-			return opts.print(cmd.OutOrStdout(), key, []string{"ID", "NAME", "API KEY (shown once)"}, [][]string{{key.ID, key.Name, key.Secret}})
-		})
-	}
-	list := &cobra.Command{
-		Use: "list CUSTOMER_ID", Aliases: []string{"ls"}, Short: "List a customer's keys", Args: args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, positional []string) error {
-			return opts.withOperator(cmd, func(o *daemon.Operator) error {
-				keys, err := o.Keys(cmd.Context(), positional[0])
-				if err != nil {
-					return err
-				}
-				rows := make([][]string, 0, len(keys))
-				for _, k := range keys {
-					rows = append(rows, []string{k.ID, k.Name, k.Prefix + "…", k.Application, k.State})
-				}
-				return opts.print(cmd.OutOrStdout(), keys, []string{"ID", "NAME", "PREFIX", "APPLICATION", "STATE"}, rows)
-			})
-		},
-	}
-	revoke := &cobra.Command{
-		Use: "revoke CUSTOMER_ID KEY_ID", Short: "Revoke a key at once", Args: args(cobra.ExactArgs(2)),
-		RunE: func(cmd *cobra.Command, positional []string) error {
-			return opts.withOperator(cmd, func(o *daemon.Operator) error {
-				return o.RevokeKey(cmd.Context(), positional[0], positional[1])
-			})
-		},
-	}
-	cmd.AddCommand(create, list, revoke)
-	return cmd
-}
-
-func newLedger(opts *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "ledger", Short: "The ledger of balances"}
-	cmd.AddCommand(&cobra.Command{
-		Use: "verify", Short: "Check the ledger's invariants; exit 1 when one does not hold", Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return opts.withOperator(cmd, func(o *daemon.Operator) error {
-				violations, err := o.VerifyLedger(cmd.Context())
-				if err != nil {
-					return err
-				}
-				for _, v := range violations {
-					if _, err := fmt.Fprintln(cmd.OutOrStdout(), v); err != nil {
-						return err
-					}
-				}
-				if len(violations) > 0 {
-					return fmt.Errorf("%d invariants do not hold", len(violations))
-				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), "the ledger holds")
-				return err
-			})
-		},
-	}, &cobra.Command{
-		Use: "differences", Short: "List calls that were billed other seconds than their switch recorded; nothing is changed", Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return opts.withOperator(cmd, func(o *daemon.Operator) error {
-				found, err := o.Differences(cmd.Context())
-				if err != nil {
-					return err
-				}
-				rows := make([][]string, 0, len(found))
-				for _, d := range found {
-					rows = append(rows, []string{d.CallID, strconv.Itoa(d.BilledSeconds), strconv.Itoa(d.CDRSeconds), d.NodeID, d.ChannelID, d.FoundAt.Format(time.RFC3339)})
-				}
-				return opts.print(cmd.OutOrStdout(), found, []string{"CALL", "BILLED S", "SWITCH S", "NODE", "CHANNEL", "FOUND"}, rows)
-			})
-		},
-	})
+	flags.register(cmd, false)
 	return cmd
 }

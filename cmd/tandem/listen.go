@@ -22,7 +22,7 @@ func newListen(opts *options) *cobra.Command {
 	}
 	run := daemon.ListenOptions{}
 	cmd.Flags().StringVar(&run.Forward, "forward", "", "URL that gets the events")
-	cmd.Flags().StringVar(&run.APIURL, "api-url", envOr("TANDEM_API_URL", "http://127.0.0.1:8080"), "server whose events are followed (TANDEM_API_URL)")
+	cmd.Flags().StringVar(&run.APIURL, "api-url", envOr(envAPIURL, defaultAPIURL), "server whose events are followed (TANDEM_API_URL)")
 	cmd.Flags().StringVar(&run.Secret, "secret", os.Getenv("TANDEM_WEBHOOK_SECRET"), "secret that signs the events (TANDEM_WEBHOOK_SECRET); without one, one is made and printed")
 	cmd.Flags().StringVar(&run.From, "from", "", "where to begin: start, or a cursor that an earlier run printed")
 	cmd.Flags().StringVar(&run.CursorFile, "cursor-file", "", "file that keeps how far the events were forwarded")

@@ -12,9 +12,19 @@ import (
 	"tandem/daemon"
 )
 
+// newSimulate is the group of what is simulated. By itself it does what `simulate call` does, as it did before there were others.
 func newSimulate(opts *options) *cobra.Command {
+	cmd := newSimulateCall(opts)
+	cmd.Use = "simulate [APPLICATION_ID] [SCRIPT]"
+	cmd.Short = "Simulate a call, a trunk that flaps, or sound that goes one way"
+	cmd.Long = "Without the name of a command below, simulate does what simulate call does.\n\n" + cmd.Long
+	cmd.AddCommand(newSimulateCall(opts), newSimulateFlap(opts), newSimulateOneWay(opts))
+	return cmd
+}
+
+func newSimulateCall(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "simulate [APPLICATION_ID] [SCRIPT]",
+		Use:   "call [APPLICATION_ID] [SCRIPT]",
 		Short: "Run an application against a scripted caller, with no call and no charge",
 		Long: "Runs an application's real answer_url against a scripted caller and prints the path that the call takes:\n" +
 			"each request, each validated action, each result, each error, and the commands a switch would get.\n\n" +
@@ -27,7 +37,7 @@ func newSimulate(opts *options) *cobra.Command {
 	cmd.Flags().StringVar(&run.AnswerURL, "answer-url", "", "answer_url to run in this process")
 	cmd.Flags().StringVar(&run.FallbackURL, "fallback-url", "", "fallback_url of --answer-url")
 	cmd.Flags().StringVar(&run.Secret, "secret", os.Getenv("TANDEM_WEBHOOK_SECRET"), "secret that signs the requests of --answer-url (TANDEM_WEBHOOK_SECRET)")
-	cmd.Flags().StringVar(&run.APIURL, "api-url", envOr("TANDEM_API_URL", "http://127.0.0.1:8080"), "server that runs APPLICATION_ID (TANDEM_API_URL)")
+	cmd.Flags().StringVar(&run.APIURL, "api-url", envOr(envAPIURL, defaultAPIURL), "server that runs APPLICATION_ID (TANDEM_API_URL)")
 	cmd.RunE = func(cmd *cobra.Command, positional []string) error {
 		if opts.output != "table" && opts.output != "json" {
 			return usageError{fmt.Errorf("--output must be table or json, was %q", opts.output)}
@@ -69,13 +79,6 @@ func newSimulate(opts *options) *cobra.Command {
 		return nil
 	}
 	return cmd
-}
-
-func envOr(name, fallback string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return fallback
 }
 
 func readScript(stdin io.Reader, name string) ([]byte, error) {
