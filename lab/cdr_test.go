@@ -37,7 +37,7 @@ func witnessed(t *testing.T) (*system, *lab.Link, *models.Store) {
 	require.NoError(t, err)
 	t.Cleanup(link.Close)
 	s.open(t, link.Addr(), s.node.PasswordFile, s.node.ConfDir)
-	s.run(t, "nodes", "cdr-token", "first", "--cdr-token-file", tokenFile)
+	s.run(t, "nodes", "cdr-token", "first", "--cdr-token-file", tokenFile, "--yes")
 	s.outboundTrunk(t, s.customer, "acme", lab.CarrierPassword, "REGED")
 
 	var keyFile string

@@ -215,7 +215,7 @@ func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 	require.NoError(t, os.WriteFile(passwordFile, []byte(w.password+"\n"), 0o600))
 	w.env = append(os.Environ(),
 		"TANDEM_DATABASE_URL="+w.cluster.URL(), "TANDEM_SECRET_KEY_FILE="+filepath.Join(w.folder, "secret.key"),
-		"TANDEM_ALLOW_NETWORKS=127.0.0.0/8", "TANDEM_ALLOW_PORTS=any", "TANDEM_PROVIDERS=127.0.0.0/8",
+		"TANDEM_ALLOW_NETWORKS=127.0.0.0/8", "TANDEM_ALLOW_PORTS=any", "TANDEM_PROVIDERS=127.0.0.0/8", "TANDEM_API_RATE=0",
 		"TANDEM_NODE_LEASE="+plan.lease.String(),
 		// A millionth is lost nowhere when a second costs a whole number of them.
 		fmt.Sprintf("TANDEM_OUTBOUND_PRICE=%g", outboundPrice), fmt.Sprintf("TANDEM_INBOUND_PRICE=%g", inboundPrice), "TANDEM_BILLING_INCREMENT=1",
@@ -245,8 +245,11 @@ func newChaosWorld(t *testing.T, plan chaosPlan) *chaosWorld {
 	}
 	t.Cleanup(w.close)
 	w.sink = newSink(t, w)
+	w.env = append(w.env, "TANDEM_API_URL=http://"+w.controllers[0].addr, "TANDEM_CONTEXTS="+filepath.Join(w.folder, "contexts.yaml"))
+	// It migrates the database.
+	w.env = append(w.env, "TANDEM_OPERATOR_TOKEN="+w.operate(t, "operators", "create", "chaos", "--role", "admin", "--database").text("token"))
 	w.telephone.up()
-	w.controllers[0].up() // it migrates the database
+	w.controllers[0].up()
 	w.answers(t, w.controllers[0])
 	w.controllers[1].up()
 	w.answers(t, w.controllers[1])
@@ -314,7 +317,7 @@ func (w *chaosWorld) operate(t *testing.T, args ...string) object {
 func (w *chaosWorld) furnish(t *testing.T, passwordFile string) {
 	t.Helper()
 	w.operate(t, "nodes", "add", "first", "--esl-addr", w.link.Addr(), "--esl-password-file", passwordFile, "--conf-dir", w.confDir, "--cdr-token-file", w.cdrToken)
-	w.customer.id = w.operate(t, "customers", "create", "chaos", "--balance", "100000000").text("id")
+	w.customer.id = w.operate(t, "customers", "create", "chaos", "--balance", "100000000", "--allow", "any", "--max-calls", "none", "--max-calls-per-second", "none").text("id")
 	w.customer.key = w.operate(t, "keys", "create", w.customer.id).text("api_key")
 	w.create(t, "/v1/trunks", object{"name": "out", "gateway_name": "out", "proxy": "127.0.0.1:5090"})
 	for i, events := range [][]string{{"*"}, nil} {

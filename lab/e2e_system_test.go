@@ -79,10 +79,13 @@ func newSystem(t *testing.T, database string) *system {
 		"TANDEM_DATABASE_URL="+database,
 		"TANDEM_SECRET_KEY_FILE="+filepath.Join(dir, "secret.key"),
 		"TANDEM_HTTP_ADDR="+s.addr,
+		"TANDEM_API_RATE=0",
 		"TANDEM_ALLOW_NETWORKS=127.0.0.0/8",
 		"TANDEM_ALLOW_PORTS=any",
 		"TANDEM_LOG_LEVEL=debug",
 		"TANDEM_NODE_LEASE=3s",
+		"TANDEM_API_URL=http://"+s.addr,
+		"TANDEM_CONTEXTS="+filepath.Join(dir, "contexts.yaml"),
 	)
 	return s
 }
@@ -97,6 +100,7 @@ func (s *system) open(t *testing.T, eslAddr, passwordFile, confDir string) {
 		}
 	})
 	s.start(t)
+	s.env = append(s.env, "TANDEM_OPERATOR_TOKEN="+s.run(t, "operators", "create", "lab", "--role", "admin", "--database").text("token"))
 	s.run(t, "nodes", "add", "first", "--esl-addr", eslAddr, "--esl-password-file", passwordFile, "--conf-dir", confDir)
 	s.customer = s.newCustomer(t, "acme")
 }
@@ -204,7 +208,7 @@ func (s *system) run(t *testing.T, args ...string) object {
 
 func (s *system) newCustomer(t *testing.T, name string) customer {
 	t.Helper()
-	id := s.run(t, "customers", "create", name, "--balance", "100").text("id")
+	id := s.run(t, "customers", "create", name, "--balance", "100", "--allow", "any", "--max-calls", "none", "--max-calls-per-second", "none").text("id")
 	require.NotEmpty(t, id)
 	key := s.run(t, "keys", "create", id).text("api_key")
 	require.NotEmpty(t, key)

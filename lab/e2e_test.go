@@ -53,6 +53,7 @@ func TestFreeSWITCHEndToEnd(t *testing.T) {
 			"conference":                    testConference,
 			"queue":                         testQueue,
 			"simulation":                    testSimulation,
+			"operator":                      testOperator,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -349,7 +349,7 @@ func TestFreeSWITCHTakeover(t *testing.T) {
 	require.NotNil(t, first.carrier)
 	first.open(t, first.node.ESLAddr, first.node.PasswordFile, first.node.ConfDir)
 	second := &system{node: first.node, carrier: first.carrier, binary: first.binary, addr: freeAddr(t), log: filepath.Join(t.TempDir(), "second.log"), customer: first.customer}
-	second.env = append(slices.Clone(first.env), "TANDEM_HTTP_ADDR="+second.addr)
+	second.env = append(slices.Clone(first.env), "TANDEM_HTTP_ADDR="+second.addr, "TANDEM_API_URL=http://"+second.addr)
 	t.Cleanup(func() {
 		second.stop(syscall.SIGTERM)
 		if t.Failed() {

@@ -100,6 +100,16 @@ func StartNode(t testing.TB, options Options) *Node {
 // LogText returns what the switch logged so far.
 func (n *Node) LogText() string { return n.process.logText() }
 
+// ProcessID is that of the switch as it runs now, 0 where it does not.
+func (n *Node) ProcessID() int {
+	n.process.mu.Lock()
+	defer n.process.mu.Unlock()
+	if n.process.cmd == nil {
+		return 0
+	}
+	return n.process.cmd.Process.Pid
+}
+
 // Kill ends the switch as a crash would.
 func (n *Node) Kill() { n.process.kill() }
 

@@ -168,11 +168,13 @@ func TestSimulatedOverload(t *testing.T) {
 	o := newOutageScene(t, "TANDEM_MAX_CALLS="+strconv.Itoa(most))
 	channels := make([]string, most)
 	for i := range channels {
-		var err error
-		channels[i], err = o.sim.CallIn(simswitch.IncomingCall{From: outageCaller, To: outageNumber})
-		require.NoError(t, err)
-		_, err = o.sim.Caller(channels[i]).Wait(seconds(t, 30), func(r simswitch.Result) bool { return r.Answered })
-		require.NoError(t, err)
+		require.Eventually(t, func() bool { // a call of the scene's beginning may not have ended yet
+			var err error
+			channels[i], err = o.sim.CallIn(simswitch.IncomingCall{From: outageCaller, To: outageNumber})
+			require.NoError(t, err)
+			_, err = o.sim.Caller(channels[i]).Wait(seconds(t, 30), func(r simswitch.Result) bool { return r.Answered })
+			return err == nil
+		}, 30*time.Second, 50*time.Millisecond)
 	}
 	status, code, retry := o.create(t)
 	require.Equal(t, []any{http.StatusServiceUnavailable, "overloaded", "2"}, []any{status, code, retry})

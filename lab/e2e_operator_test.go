@@ -1,0 +1,67 @@
+package lab_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/lab"
+)
+
+// printed is what a command of tandem prints.
+func (s *system) printed(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := s.command(t, args...)
+	var problem strings.Builder
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	require.NoError(t, err, "tandem %s: %s", strings.Join(args, " "), problem.String())
+	return string(out)
+}
+
+// testOperator finds a live call by the command line, ends it there, and is told its story: the real switch's Call-ID, who ended it, and
+// how much sound came.
+func testOperator(t *testing.T, s *system) {
+	app := s.newApplication(t, s.customer, "operator", nil, func(q question) any {
+		if q.kind() == "answer" {
+			return []object{{"action": "gather", "num_digits": 2, "timeout": 30}}
+		}
+		return []object{{"action": "pause", "seconds": 60}}
+	})
+	s.did(t, app, "+15557000990")
+	leg, err := s.carrier.Call(t.Context(), lab.Caller{From: "+15551230990", To: "+15557000990", NodeSIP: s.node.SIPAddr, App: lab.Types(time.Second, "42")})
+	require.NoError(t, err)
+	id := app.first(soon(t), t, "call.answered").part("call").text("id")
+	require.Eventually(t, func() bool { return len(app.asked(id)) == 2 }, 20*time.Second, 50*time.Millisecond, "the digits never came")
+	require.Equal(t, id+"\n", s.printed(t, "calls", "ls", "--live", "--from", "+15551230990", "-o", "name"))
+	require.Equal(t, id+"\n", s.printed(t, "calls", "hangup", "--to", "+15557000990", "--yes", "-o", "name"))
+	end, _ := app.ended(soon(t), t, s, id)
+	require.Equal(t, "api", end.part("data").text("hangup_source"))
+	outcome, err := leg.Ended(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, "recv_bye", outcome.HungUpBy)
+
+	var told string
+	require.Eventually(t, func() bool {
+		told = s.printed(t, "calls", "trace", id)
+		return strings.Contains(told, "packets of sound received") // the CDR comes a moment later
+	}, 20*time.Second, 100*time.Millisecond)
+	t.Log(told)
+	at := 0
+	for _, step := range []string{
+		"<- INVITE +15551230990, peer 127.0.0.1:", ", Call-ID ", "call.ringing inbound, +15551230990 -> +15557000990", "(answer, attempt 1) -> 200", ": gather",
+		"(result, attempt 1) -> 200", ": pause", "hangupCall by lab", "-> BYE", "ended: ", "call.completed", "completed: api_hangup, ended by the api",
+	} {
+		place := strings.Index(told[at:], step)
+		require.GreaterOrEqual(t, place, 0, "%q is not there, or not in its place", step)
+		at += place
+	}
+	require.Contains(t, told, "-> 200 OK") // by the switch's clock, which may be a millisecond off ours
+	require.Contains(t, told, `"digits":"42"`)
+	require.Contains(t, s.printed(t, "audit", "ls", "--object", id), "hangupCall")
+	require.Equal(t, "first\n", s.printed(t, "nodes", "ls", "-o", "name"))
+	require.Contains(t, s.printed(t, "nodes", "exec", "first", "status"), "session(s) since startup")
+	require.Error(t, s.command(t, "nodes", "exec", "first", "no_such_command", "--yes").Run())
+}
