@@ -6,7 +6,7 @@ GOLANGCI_VER  := v2.15.0
 BENCHTIME     ?= 1s
 # Packages with tests; a test that needs a real FreeSWITCH skips itself where there is none.
 PACKAGES      := ./...
-TEST_TIMEOUT  ?= 15m
+TEST_TIMEOUT  ?= 30m
 
 SHELL         := /bin/bash
 
