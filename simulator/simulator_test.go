@@ -227,7 +227,7 @@ func TestRecordings(t *testing.T) {
 
 func TestEndlessFlowsAreStopped(t *testing.T) {
 	t.Parallel()
-	h := newTheatre(t, func(c *Config) { c.Timeout = 20 * time.Second })
+	h := newTheatre(t, func(c *Config) { c.Timeout = 2 * time.Minute })
 	h.replies["/answer"] = []string{`[{"action":"say","text":"Round","loop":0}]`}
 	report := h.run(``)
 	require.False(t, report.OK)
