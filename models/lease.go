@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// rowsLimit is how many rows one statement writes at most: SQLite takes 32,766 values in one.
-const rowsLimit = 1000
+// rowsLimit is how many rows one statement writes at most. SQLite takes 32,766 values in one, but its driver looks for each value among all of the
+// statement (github.com/glebarez/go-sqlite, conn.bind), so its time grows with their square.
+const rowsLimit = 200
 
 // Lease names a claim of a stream: Token is void once another worker has claimed it.
 type Lease struct {
