@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 
+	"tandem/calls"
 	"tandem/dialplan"
 	"tandem/models"
 )
@@ -40,7 +42,7 @@ type documentObject struct {
 
 // orderCreate is what the controller that holds a node is asked to do.
 type orderCreate struct {
-	Kind  *string `json:"kind" required:"true" enum:"diff,apply" doc:"diff compares the node with what it should hold and changes nothing; apply makes it so."`
+	Kind  *string `json:"kind" required:"true" enum:"diff,apply,strays,reap" doc:"diff compares the node with what it should hold and changes nothing; apply makes it so. strays looks for calls that nobody steers and channels that nobody has, and changes nothing; reap does what must be done about them."`
 	Prune *bool   `json:"prune" doc:"With apply: also unload gateways of our SIP profile that nobody knows."`
 }
 
@@ -53,20 +55,28 @@ type execCreate struct {
 type orderObject struct {
 	ID      string  `json:"id"`
 	Node    string  `json:"node"`
-	Kind    string  `json:"kind" enum:"diff,apply,exec"`
+	Kind    string  `json:"kind" enum:"diff,apply,exec,strays,reap"`
 	Prune   bool    `json:"prune"`
 	AskedAt string  `json:"asked_at" format:"date-time"`
 	DoneAt  *string `json:"done_at" format:"date-time" doc:"null while nobody has carried it out."`
 	Error   *string `json:"error" doc:"Why it could not be carried out."`
-	// Changes are of diff, Reply and Truncated of exec, the others of apply.
+	// Changes are of diff, Strays of strays and reap, Reply and Truncated of exec, the others of apply.
 	Changes  []configChange `json:"changes" doc:"Of diff: what apply would do."`
 	Note     *string        `json:"note" doc:"Of diff: what was not looked at."`
 	Written  []string       `json:"written" doc:"Of apply: files that were written."`
 	Removed  []string       `json:"removed" doc:"Of apply: files that were removed."`
 	Unloaded []string       `json:"unloaded" doc:"Of apply: gateways that were unloaded."`
+	Strays   []strayObject  `json:"strays" doc:"Of strays and reap: what was found, and of reap done about."`
 	Reply    *string        `json:"reply" doc:"Of exec: what the switch said, at most 256 KiB."`
 	// Truncated says that the switch said more.
 	Truncated bool `json:"truncated" doc:"Of exec: whether the switch said more."`
+}
+
+// strayObject is something that fell between the parts of a node.
+type strayObject struct {
+	Kind      string  `json:"kind" enum:"unsteered,gone,unlisted,stuck,stale" doc:"unsteered: a live call that no controller steers, taken over. gone: such a call without a channel, ended as its CDR says. unlisted: a channel that the switch does not list, asked for. stuck: one that it lists and does not have; a call that has it ends. stale: one whose call has ended, hung up."`
+	CallID    *string `json:"call_id" doc:"null for a channel that is no call's own."`
+	ChannelID string  `json:"channel_id"`
 }
 
 // configChange is one thing that applying a configuration would do.
@@ -96,7 +106,7 @@ func (s *Server) operatorConfigRoutes() []route {
 		{method: http.MethodGet, path: "/operator/v1/config/document", id: "getDocument", tag: "config", summary: "One of these documents, passwords hidden",
 			query: []param{{name: "path", kind: "string", doc: "One of the paths of the configuration."}},
 			role:  models.RoleViewer, status: ok, response: documentObject{}, codes: []string{codeNotFound}, handle: s.getDocument},
-		{method: http.MethodPost, path: "/operator/v1/nodes/:name/orders", id: "orderNode", tag: "config", summary: "Have a node compared with what it should hold, or made so",
+		{method: http.MethodPost, path: "/operator/v1/nodes/:name/orders", id: "orderNode", tag: "config", summary: "Have a node compared with what it should hold, or made so, or its lost calls looked for",
 			details: "The controller that holds the node carries it out; read the order until done_at is set. What nobody has begun within 10 minutes is not done any more.",
 			role:    models.RoleOperator, request: orderCreate{}, status: accepted, response: orderObject{}, handle: s.orderNode},
 		{method: http.MethodPost, path: "/operator/v1/nodes/:name/exec", id: "execOnNode", tag: "config", summary: "Tell a node's switch a command, as fs_cli does",
@@ -161,8 +171,8 @@ func (s *Server) orderNode(r *request) (any, error) {
 	kind := ""
 	if in.Kind != nil {
 		kind = *in.Kind
-		if kind != models.OrderDiff && kind != models.OrderApply {
-			c.refuse("kind", "kind must be diff or apply")
+		if !slices.Contains([]string{models.OrderDiff, models.OrderApply, models.OrderStrays, models.OrderReap}, kind) {
+			c.refuse("kind", "kind must be diff, apply, strays or reap")
 		}
 	}
 	prune := in.Prune != nil && *in.Prune
@@ -230,6 +240,7 @@ func toOrder(order *models.NodeOrder, node *models.Node) (orderObject, error) {
 	object := orderObject{
 		ID: order.ID, Node: node.Name, Kind: order.Kind, Prune: order.Prune, AskedAt: stamp(order.AskedAt), DoneAt: stampOrNil(order.DoneAt),
 		Changes: []configChange{}, Written: []string{}, Removed: []string{}, Unloaded: []string{},
+		Strays: []strayObject{},
 	}
 	if order.Error != "" {
 		object.Error = &order.Error
@@ -250,6 +261,14 @@ func toOrder(order *models.NodeOrder, node *models.Node) (orderObject, error) {
 		}
 		if note := plan.Note(); note != "" {
 			object.Note = &note
+		}
+	case models.OrderStrays, models.OrderReap:
+		var strays []calls.Stray
+		if err := json.Unmarshal(order.Result, &strays); err != nil {
+			return object, fmt.Errorf("read the result of order %q: %w", order.ID, err)
+		}
+		for _, stray := range strays {
+			object.Strays = append(object.Strays, strayObject{Kind: stray.Kind, CallID: orNil(stray.CallID), ChannelID: stray.ChannelID})
 		}
 	case models.OrderExec:
 		var reply models.SwitchReply

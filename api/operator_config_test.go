@@ -73,6 +73,17 @@ func TestOperatorOrders(t *testing.T) {
 		done = b.get(path + "/" + id).is(http.StatusOK).json()
 		require.Equal(b.t, []any{[]any{"a.xml"}, []any{}, []any{"x"}, "the switch is away"}, []any{done["written"], done["removed"], done["unloaded"], done["error"]})
 
+		for _, kind := range []string{"strays", "reap"} {
+			id = b.post(path, object{"kind": kind}).is(http.StatusAccepted).str("id")
+			require.Equal(b.t, []any{}, b.get(path + "/" + id).is(http.StatusOK).json()["strays"])
+			require.NoError(b.t, b.store.FinishOrder(ctx, id, []byte(`[{"kind":"gone","call_id":"call_1","channel_id":"a"},{"kind":"stale","call_id":"","channel_id":"b"}]`), ""))
+			require.Equal(b.t, []any{
+				object{"kind": "gone", "call_id": "call_1", "channel_id": "a"}, object{"kind": "stale", "call_id": nil, "channel_id": "b"},
+			}, b.get(path + "/" + id).is(http.StatusOK).json()["strays"])
+		}
+		b.post(path, object{"kind": "reap", "prune": true}).refused(codeInvalidRequest, "prune")
+		b.post(path, object{"kind": "exec"}).refused(codeInvalidRequest, "kind")
+
 		_, err = b.store.RecordDrifts(ctx, node.ID, []string{models.DriftGatewayUnknown}, []models.Drift{{Kind: models.DriftGatewayUnknown, Name: "x"}}, nil)
 		require.NoError(b.t, err)
 		drifts := b.get("/operator/v1/nodes/" + node.Name + "/drifts").is(http.StatusOK).data()

@@ -218,8 +218,9 @@ type Manager struct {
 	byLeg     map[string]*session // of the parties that dial actions call
 	idle      chan struct{}       // closed when the manager stops and holds no session
 
-	work  sync.WaitGroup
-	stuck atomic.Int64 // channels that switches list and do not have
+	work    sync.WaitGroup
+	looking sync.Mutex   // held by who looks for strays and acts on them
+	stuck   atomic.Int64 // channels that switches list and do not have
 }
 
 // NewManager checks the configuration. It starts nothing.
@@ -253,21 +254,10 @@ func (m *Manager) Start(context.Context) error {
 	}
 	m.polling = true
 	if m.cfg.Remote != nil {
-		m.work.Add(1)
-		go func() {
-			defer m.work.Done()
-			m.errands(m.ctx)
-		}()
+		m.work.Go(func() { m.errands(m.ctx) })
 	}
-	m.work.Add(2)
-	go func() {
-		defer m.work.Done()
-		m.commandsPoll(m.ctx)
-	}()
-	go func() {
-		defer m.work.Done()
-		m.watch(m.ctx)
-	}()
+	m.work.Go(func() { m.commandsPoll(m.ctx) })
+	m.work.Go(func() { m.watch(m.ctx) })
 	return nil
 }
 

@@ -258,7 +258,7 @@ func TestRecordingsOfANodeThatIsGone(t *testing.T) {
 		require.NoError(t, store.AwaitRecording(ctx, row.ID, gone.ID, row.Path, store.Now()))
 		require.NoError(t, store.DeleteNode(ctx, gone.ID))
 		for range 2 {
-			s.manager.look(ctx, &suspicion{})
+			s.manager.look(ctx, newSuspicion())
 		}
 		stored, err := store.RecordingByID(ctx, row.ID)
 		require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"tandem/esl"
 	"tandem/models"
 )
 
@@ -33,19 +32,12 @@ const (
 	checkBatch = 500
 )
 
-// suspicion is what the last look found odd; only what is odd twice is acted on.
-type suspicion struct {
-	strays   map[string]bool // calls
-	channels map[string]bool // of all nodes
-	stuck    int
-}
-
 // watch is the watchdog's goroutine.
 func (m *Manager) watch(ctx context.Context) {
 	hear, look := time.NewTicker(min(hearEvery, m.cfg.WatchEvery)), time.NewTicker(m.cfg.WatchEvery)
 	defer hear.Stop()
 	defer look.Stop()
-	last := &suspicion{}
+	last := newSuspicion()
 	for {
 		select {
 		case <-hear.C:
@@ -60,12 +52,28 @@ func (m *Manager) watch(ctx context.Context) {
 
 // look is one round of the watchdog. It returns what it found odd, for the next.
 func (m *Manager) look(ctx context.Context, last *suspicion) *suspicion {
-	found := &suspicion{strays: map[string]bool{}, channels: map[string]bool{}}
-	m.findStrays(ctx, last, found)
-	for _, n := range m.steered() {
-		n.inspect(ctx, last, found)
+	m.looking.Lock()
+	found := newSuspicion()
+	if err := m.findUnsteered(ctx, "", last, found); err != nil && ctx.Err() == nil {
+		m.log.Error("calls without a session not looked for", "error", err)
 	}
-	m.stuck.Store(int64(found.stuck))
+	for _, n := range m.steered() {
+		if !n.connected() {
+			continue
+		}
+		if err := n.inspect(ctx, last, found); err != nil && ctx.Err() == nil {
+			n.log.Warn("channels not held against the sessions", "error", err)
+		}
+	}
+	stuck := 0
+	for i := range found.strays {
+		found.strays[i].reap(ctx)
+		if found.strays[i].Kind == StrayStuck {
+			stuck++
+		}
+	}
+	m.stuck.Store(int64(stuck))
+	m.looking.Unlock()
 	m.checkBills(ctx)
 	m.failLost(ctx)
 	return found
@@ -122,192 +130,6 @@ func (n *node) hear(ctx context.Context, cdr *models.CDR) {
 		log.Error("call of a CDR not read", "error", err)
 	case call.Live() && call.NodeID != nil && *call.NodeID == n.row.ID && n.m.callSession(call.ID) == nil:
 		n.endOrphan(call)
-	}
-}
-
-// findStrays ends live calls that nobody steers.
-func (m *Manager) findStrays(ctx context.Context, last, found *suspicion) {
-	calls, err := m.cfg.Store.LiveCalls(ctx, "")
-	if err != nil {
-		if ctx.Err() == nil {
-			m.log.Error("live calls not read", "error", err)
-		}
-		return
-	}
-	rows, err := m.cfg.Store.Nodes(ctx)
-	if err != nil {
-		m.log.Error("nodes not read", "error", err)
-		return
-	}
-	nodes := make(map[string]*models.Node, len(rows))
-	for i := range rows {
-		nodes[rows[i].ID] = &rows[i]
-	}
-	now := m.cfg.Now()
-	for i := range calls {
-		call := &calls[i]
-		if call.Status == StatusQueued || now.Sub(call.CreatedAt) < strayAfter || m.callSession(call.ID) != nil || m.channelSession(call.ChannelID) != nil {
-			continue
-		}
-		n := m.guardian(call, nodes, now)
-		if n == nil {
-			continue
-		}
-		found.strays[call.ID] = true
-		if last.strays[call.ID] {
-			n.endStray(ctx, call)
-		}
-	}
-}
-
-// guardian is the node in whose name a call without a session here is looked after here: one of ours, or one that no controller
-// holds. It is nil where another controller's watchdog does.
-func (m *Manager) guardian(call *models.Call, nodes map[string]*models.Node, now time.Time) *node {
-	var row models.Node
-	if call.NodeID != nil {
-		m.mu.Lock()
-		ours := m.nodes[*call.NodeID]
-		m.mu.Unlock()
-		if ours != nil {
-			return ours
-		}
-		known := nodes[*call.NodeID]
-		if known != nil && known.LeaseUntil != nil && now.Sub(*known.LeaseUntil) < m.cfg.NodeLostAfter {
-			return nil
-		}
-		if known != nil {
-			row = *known
-		}
-		row.ID = *call.NodeID
-	}
-	return m.nobodys(row)
-}
-
-// nobodys is a node that no controller holds, for the calls that are left on it. It lives as long as the manager, so that an end
-// that is being written is not begun again.
-func (m *Manager) nobodys(row models.Node) *node {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.unheld[row.ID]
-	if n == nil {
-		n = newNode(m, row, nil)
-		m.unheld[row.ID] = n
-	}
-	return n
-}
-
-// endStray ends a call that the watchdog has seen without a session twice.
-func (n *node) endStray(ctx context.Context, call *models.Call) {
-	log := n.log.With("call_id", call.ID, "fs_uuid", call.ChannelID)
-	switch {
-	case n.sw != nil && n.connected():
-		gone, err := n.gone(ctx, call)
-		if err != nil {
-			log.Error("call without a session not checked", "error", err)
-			return
-		}
-		if !gone {
-			stray := []*models.Call{call}
-			left, err := n.readEstate(ctx, stray)
-			if err != nil {
-				log.Error("call without a session not read", "error", err)
-				return
-			}
-			log.Error("call without a session has a channel: it is taken over")
-			n.takeOver(stray, left)
-			return
-		}
-	case n.sw != nil && n.away() < n.m.cfg.NodeLostAfter:
-		return // it may come back
-	}
-	log.Warn("call has neither channel nor node: it is ended")
-	n.endOrphan(call)
-}
-
-// away is for how long the node has been away, 0 while it is connected.
-func (n *node) away() time.Duration {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.up {
-		return 0
-	}
-	return n.m.cfg.Now().Sub(later(n.downAt, n.added))
-}
-
-// inspect compares the channels that the switch lists with those that it has, and with the sessions.
-func (n *node) inspect(ctx context.Context, last, found *suspicion) {
-	if !n.connected() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, n.m.cfg.WatchEvery)
-	defer cancel()
-	listed, err := n.sw.Channels(ctx)
-	if err != nil {
-		n.log.Warn("channels of the switch not listed", "error", err)
-		return
-	}
-	present := make(map[string]bool, len(listed))
-	var nobodys []string
-	for i := range listed {
-		channel := listed[i].UUID
-		present[channel] = true
-		alive, err := n.sw.Exists(ctx, channel)
-		switch {
-		case err != nil:
-			n.log.Warn("channel of the switch not asked for", "fs_uuid", channel, "error", err)
-			return
-		case !alive:
-			if n.suspect(channel, last, found) {
-				found.stuck++
-				n.log.Warn("stuck channel: the switch lists it and does not have it", "fs_uuid", channel, "since", listed[i].Created)
-				n.doubt(channel)
-			}
-		case n.m.channelSession(channel) == nil:
-			if n.suspect(channel, last, found) {
-				nobodys = append(nobodys, channel)
-			}
-		}
-	}
-	for _, s := range n.m.sessions() {
-		if s.node != n || s.unplaced.Load() {
-			continue
-		}
-		if channel, there := n.m.carries(s, present); !there && n.suspect(channel, last, found) {
-			n.log.Warn("channel of a call is not listed by the switch", "fs_uuid", channel)
-			n.doubt(channel)
-		}
-	}
-	n.endStale(ctx, nobodys)
-}
-
-// suspect notes that something about a channel is odd, and says whether it was the last time, too.
-func (n *node) suspect(channel string, last, found *suspicion) bool {
-	found.channels[channel] = true
-	return last.channels[channel]
-}
-
-// doubt makes the session of a channel ask the switch whether the channel lives.
-func (n *node) doubt(channel string) {
-	n.m.mu.Lock()
-	s := n.m.byChannel[channel]
-	n.m.mu.Unlock()
-	if s != nil {
-		s.box.put(message{up: &nodeUp{}})
-	}
-}
-
-// endStale hangs up those of the channels that belong to calls which have ended. Others are not ours.
-func (n *node) endStale(ctx context.Context, channels []string) {
-	stale, err := n.m.cfg.Store.EndedChannels(ctx, n.row.ID, channels)
-	if err != nil {
-		n.log.Error("channels not looked up", "error", err)
-		return
-	}
-	for _, channel := range stale {
-		n.log.Warn("channel of an ended call is hung up", "fs_uuid", channel)
-		if err := n.sw.Kill(ctx, channel, causeNormal); err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
-			n.log.Error("channel of an ended call not hung up", "fs_uuid", channel, "error", err)
-		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // twice is two rounds of the watchdog.
 func (s *scene) twice() {
 	s.t.Helper()
-	s.manager.look(s.t.Context(), s.manager.look(s.t.Context(), &suspicion{}))
+	s.manager.look(s.t.Context(), s.manager.look(s.t.Context(), newSuspicion()))
 }
 
 // newSettledScene is a scene whose node has been compared with the database already: a caller that was parked before is through.
@@ -120,7 +120,7 @@ func TestStraysAreEnded(t *testing.T) {
 		require.Empty(t, s.ended, "none is old enough")
 		clock.Advance(strayAfter)
 		young := s.leave(StatusDialing, DirectionOutbound, on(nil))
-		first := s.manager.look(t.Context(), &suspicion{})
+		first := s.manager.look(t.Context(), newSuspicion())
 		require.Empty(t, s.ended, "what is odd once may be on its way")
 		s.manager.look(t.Context(), first)
 		got := map[string]string{}
@@ -158,7 +158,7 @@ func TestStuckChannels(t *testing.T) {
 	s.sw.channels[unlisted].unlisted = true
 	s.sw.channels[lost].dead = true
 	s.sw.mu.Unlock()
-	first := s.manager.look(t.Context(), &suspicion{})
+	first := s.manager.look(t.Context(), newSuspicion())
 	require.Zero(t, s.manager.StuckChannels(), "the list lags behind")
 	s.manager.look(t.Context(), first)
 	require.Equal(t, 1, s.manager.StuckChannels())
@@ -208,7 +208,7 @@ func TestBillsAreHeldAgainstTheCDRs(t *testing.T) {
 		s.report(wrong.ChannelID, func(c *models.CDR) { c.BilledSeconds = first[0].BilledSeconds + 5 })
 		s.report(uuid.NewString())
 		clock.Advance(checkAfter + time.Second)
-		s.manager.look(t.Context(), &suspicion{})
+		s.manager.look(t.Context(), newSuspicion())
 		differences, err := store.BillingDifferences(t.Context())
 		require.NoError(t, err)
 		require.Len(t, differences, 1)

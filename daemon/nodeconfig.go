@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tandem/calls"
 	"tandem/dialplan"
 	"tandem/models"
 )
@@ -68,6 +69,13 @@ func (k *nodeKeeper) carryOut(life context.Context, held *heldNode, order *model
 		result = report
 		k.logger.Info("configuration applied on request", "node", held.row.Name, "files_written", len(report.Written), "files_removed", len(report.Removed),
 			"gateways_unloaded", len(report.Killed), "pruned", order.Prune, "ok", err == nil)
+	case models.OrderStrays:
+		result, err = k.manager.Strays(ctx, order.NodeID)
+	case models.OrderReap:
+		var reaped []calls.Stray
+		reaped, err = k.manager.Reap(ctx, order.NodeID)
+		result = reaped
+		k.logger.Info("strays reaped on request", "node", held.row.Name, "strays", len(reaped), "ok", err == nil)
 	case models.OrderExec:
 		if result, err = k.told(ctx, held, order); life.Err() == nil && errors.Is(err, models.ErrStale) {
 			err = errors.New("it was begun by a controller that has not said how it ended")
@@ -76,7 +84,7 @@ func (k *nodeKeeper) carryOut(life context.Context, held *heldNode, order *model
 	default:
 		err = fmt.Errorf("this controller does not know the order %q", order.Kind)
 	}
-	if life.Err() != nil || errors.Is(err, dialplan.ErrUnknownNode) {
+	if life.Err() != nil || errors.Is(err, dialplan.ErrUnknownNode) || errors.Is(err, calls.ErrNotHeld) {
 		return
 	}
 	failure := ""

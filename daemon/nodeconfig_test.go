@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tandem/calls"
 	"tandem/esl/simswitch"
 	"tandem/models"
 	"tandem/models/modelstest"
@@ -68,5 +69,38 @@ func TestNodeIsToldACommand(t *testing.T) {
 		require.Contains(t, ask("global_setvar told=twice", true).Error, "a controller that has not said how it ended")
 		require.NoError(t, json.Unmarshal(ask("global_getvar told", false).Result, &reply))
 		require.Equal(t, "once", reply.Text)
+	})
+}
+
+// TestNodeIsReapedOnRequest: the controller of a node looks for what fell between the parts, and deals with it when told to.
+func TestNodeIsReapedOnRequest(t *testing.T) {
+	t.Parallel()
+	modelstest.RunClock(t, "", func(t *testing.T, store *models.Store, clock *modelstest.Clock) {
+		ctx := t.Context()
+		clock.Advance(-2 * time.Minute) // the call is as old as that
+		call := modelstest.Call(t, store, modelstest.Application(t, store, modelstest.Customer(t, store, 0)))
+		clock.Advance(2 * time.Minute)
+		s := newSteered(t, store, simswitch.Config{})
+		s.becomes(t, models.NodeUp)
+		call.NodeID, call.ChannelID = &s.node.ID, "4f0b2a5c-8a3d-4f6e-9d2b-1c7e5a9b3d10"
+		require.NoError(t, store.UpdateCall(ctx, call, "node_id", "channel_id"))
+		ask := func(kind string) []calls.Stray {
+			order := &models.NodeOrder{NodeID: s.node.ID, Kind: kind}
+			require.NoError(t, store.AskNode(ctx, order))
+			var strays []calls.Stray
+			require.Eventually(t, func() bool {
+				done, err := store.NodeOrder(ctx, order.ID)
+				if err != nil || done.DoneAt == nil {
+					return false
+				}
+				require.Empty(t, done.Error)
+				require.NoError(t, json.Unmarshal(done.Result, &strays))
+				return true
+			}, 30*time.Second, 20*time.Millisecond)
+			return strays
+		}
+		want := []calls.Stray{{Kind: calls.StrayGone, CallID: call.ID, ChannelID: call.ChannelID}}
+		require.Equal(t, want, ask(models.OrderStrays))
+		require.Equal(t, want, ask(models.OrderReap))
 	})
 }

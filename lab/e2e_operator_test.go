@@ -1,6 +1,7 @@
 package lab_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -64,4 +65,22 @@ func testOperator(t *testing.T, s *system) {
 	require.Equal(t, "first\n", s.printed(t, "nodes", "ls", "-o", "name"))
 	require.Contains(t, s.printed(t, "nodes", "exec", "first", "status"), "session(s) since startup")
 	require.Error(t, s.command(t, "nodes", "exec", "first", "no_such_command", "--yes").Run())
+
+	// A channel of a call that has ended is found and hung up on request.
+	var ended struct {
+		ChannelID string `json:"channel_id"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.printed(t, "calls", "get", id, "-o", "json")), &ended))
+	s.printed(t, "nodes", "exec", "first", "--yes", "bgapi originate {origination_uuid="+ended.ChannelID+"}sofia/external/+15550900003@"+s.carrier.SIPAddr+" &sleep(60000)")
+	require.Eventually(t, func() bool {
+		return s.printed(t, "nodes", "exec", "first", "uuid_exists", ended.ChannelID) == "true\n"
+	}, 20*time.Second, 100*time.Millisecond)
+	row := []string{ended.ChannelID, id, "stale", "first"}
+	require.Equal(t, row, strings.Fields(strings.Split(s.printed(t, "calls", "reap", "--dry-run"), "\n")[1])[:4])
+	require.Equal(t, "true\n", s.printed(t, "nodes", "exec", "first", "uuid_exists", ended.ChannelID))
+	require.Equal(t, row, strings.Fields(strings.Split(s.printed(t, "calls", "reap", "--yes"), "\n")[1])[:4])
+	require.Eventually(t, func() bool {
+		return s.printed(t, "nodes", "exec", "first", "uuid_exists", ended.ChannelID) == "false\n"
+	}, 20*time.Second, 100*time.Millisecond)
+	require.Contains(t, s.printed(t, "audit", "ls", "--object", "first"), "orderNode")
 }

@@ -13,6 +13,10 @@ const (
 	OrderApply = "apply"
 	// OrderExec: tell the switch a command of an operator's.
 	OrderExec = "exec"
+	// OrderStrays: look for calls that nobody steers, and for channels that nobody has.
+	OrderStrays = "strays"
+	// OrderReap: do what must be done about them.
+	OrderReap = "reap"
 )
 
 // NodeOrder is what somebody asks of whichever controller holds a node: only that one reaches the node's switch and, perhaps, its files.

@@ -131,7 +131,7 @@ func (f *callFilter) query() url.Values {
 
 func newCalls(opts *options) *cobra.Command {
 	return group("calls", "Calls of all customers",
-		newCallsList(opts), newCallsGet(opts), newCallsWatch(opts), newCallsTrace(opts), newCallsHangup(opts))
+		newCallsList(opts), newCallsGet(opts), newCallsWatch(opts), newCallsTrace(opts), newCallsHangup(opts), newCallsReap(opts))
 }
 
 func newCallsList(opts *options) *cobra.Command {

@@ -87,9 +87,10 @@ type orderItem struct {
 	Written  []string     `json:"written"`
 	Removed  []string     `json:"removed"`
 	Unloaded []string     `json:"unloaded"`
-	// Reply is the switch's, of `nodes exec`.
-	Reply     *string `json:"reply"`
-	Truncated bool    `json:"truncated"`
+	// Strays are of `calls reap`, Reply is the switch's, of `nodes exec`.
+	Strays    []strayItem `json:"strays"`
+	Reply     *string     `json:"reply"`
+	Truncated bool        `json:"truncated"`
 }
 
 type changeItem struct {
