@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,44 +24,18 @@ type sink struct {
 
 func startSink(t *testing.T) *sink {
 	t.Helper()
-	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &sink{addr: conn.LocalAddr().String()}
-	done := make(chan struct{})
-	t.Cleanup(func() {
-		_ = conn.Close()
-		<-done
-	})
-	go func() {
-		defer close(done)
-		buffer := make([]byte, 64<<10)
-		for {
-			n, from, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
-			}
-			head, _, _ := strings.Cut(string(buffer[:n]), "\r\n\r\n")
-			lines := strings.Split(head, "\r\n")
-			rest, ok := strings.CutPrefix(lines[0], "INVITE ")
-			if !ok {
-				continue
-			}
-			uri, _, _ := strings.Cut(rest, " ")
-			s.mu.Lock()
-			s.uris = append(s.uris, uri)
-			s.mu.Unlock()
-			reply := "SIP/2.0 486 Busy Here\r\n"
-			for _, line := range lines[1:] {
-				switch name, _, _ := strings.Cut(line, ":"); name {
-				case "Via", "From", "Call-ID", "CSeq":
-					reply += line + "\r\n"
-				case "To":
-					reply += line + ";tag=busy\r\n"
-				}
-			}
-			_, _ = conn.WriteTo([]byte(reply+"Content-Length: 0\r\n\r\n"), from)
+	s := &sink{}
+	s.addr = lab.ServeSIP(t, func(request string) []string {
+		rest, ok := strings.CutPrefix(request, "INVITE ")
+		if !ok {
+			return nil
 		}
-	}()
+		uri, _, _ := strings.Cut(rest, " ")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.uris = append(s.uris, uri)
+		return []string{lab.FinalReply(request, "486 Busy Here")}
+	})
 	return s
 }
 

@@ -2,7 +2,6 @@ package lab_test
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
@@ -14,38 +13,20 @@ import (
 // A request is repeated until it is answered, what is no answer to it is passed over, and a final answer is acknowledged.
 func TestSendRequest(t *testing.T) {
 	t.Parallel()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
 	heard := make(chan string, 8)
-	done := make(chan struct{})
-	t.Cleanup(func() {
-		_ = conn.Close()
-		<-done
-	})
-	go func() {
-		defer close(done)
-		buffer := make([]byte, 64<<10)
-		for {
-			n, from, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
-			}
-			request := string(buffer[:n])
-			method, _, _ := strings.Cut(request, " ")
-			heard <- method
-			if method != "INVITE" || len(heard) < 2 {
-				continue // the first is lost
-			}
-			call := header(request, "Call-ID")
-			for _, reply := range []string{
-				"noise", "SIP/2.0 200 OK\r\nCall-ID: another\r\n\r\n",
-				"SIP/2.0 100 Trying\r\nCall-ID: " + call + "\r\n\r\n", "SIP/2.0 403 Forbidden\r\nTo: <sip:1@x>;tag=t\r\nCall-ID: " + call + "\r\n\r\n",
-			} {
-				_, _ = conn.WriteTo([]byte(reply), from)
-			}
+	addr := lab.ServeSIP(t, func(request string) []string {
+		method, _, _ := strings.Cut(request, " ")
+		heard <- method
+		if method != "INVITE" || len(heard) < 2 {
+			return nil // the first is lost
 		}
-	}()
-	status, err := lab.SendRequest(seconds(t, 20), lab.Request{NodeSIP: conn.LocalAddr().String(), To: "1"})
+		call := header(request, "Call-ID")
+		return []string{
+			"noise", "SIP/2.0 200 OK\r\nCall-ID: another\r\n\r\n",
+			"SIP/2.0 100 Trying\r\nCall-ID: " + call + "\r\n\r\n", "SIP/2.0 403 Forbidden\r\nTo: <sip:1@x>;tag=t\r\nCall-ID: " + call + "\r\n\r\n",
+		}
+	})
+	status, err := lab.SendRequest(seconds(t, 20), lab.Request{NodeSIP: addr, To: "1"})
 	require.NoError(t, err)
 	require.Equal(t, 403, status)
 	require.Equal(t, []string{"INVITE", "INVITE", "ACK"}, []string{<-heard, <-heard, <-heard})

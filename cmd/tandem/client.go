@@ -111,13 +111,9 @@ func refusedAs(err error, code string) bool {
 func (c *client) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	var content io.Reader
-	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return fmt.Errorf("write the request: %w", err)
-		}
-		content = bytes.NewReader(encoded)
+	content, err := jsonBody(body)
+	if err != nil {
+		return err
 	}
 	request, err := c.request(ctx, method, path, query, content)
 	if err != nil {
@@ -126,25 +122,56 @@ func (c *client) call(ctx context.Context, method, path string, query url.Values
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := c.http.Do(request)
+	got, err := exchange(c.http, request, c.base)
 	if err != nil {
-		return fmt.Errorf("reach %s: %w", c.base, err)
+		return err
 	}
-	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
-	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", c.base, err)
+	if got.refused() {
+		return got.refusal()
 	}
-	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return refusal(response, raw)
-	}
-	if answer == nil || len(raw) == 0 {
+	if answer == nil || len(got.body) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(raw, answer); err != nil {
+	if err := json.Unmarshal(got.body, answer); err != nil {
 		return fmt.Errorf("%s did not answer as a Tandem server does: %w", c.base, err)
 	}
 	return nil
+}
+
+// jsonBody is what a request carries, nil for none.
+func jsonBody(body any) (io.Reader, error) {
+	if body == nil {
+		return nil, nil
+	}
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	return bytes.NewReader(encoded), nil
+}
+
+// received is a server's answer.
+type received struct {
+	code   int
+	status string // as in the status line
+	header http.Header
+	body   []byte
+}
+
+func (r *received) refused() bool { return r.code < 200 || r.code > 299 }
+
+// exchange sends a request to a server and reads its whole answer, of which no more than answerLimit counts.
+func exchange(via *http.Client, request *http.Request, server fmt.Stringer) (*received, error) {
+	response, err := via.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", server, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", server, err)
+	}
+	return &received{code: response.StatusCode, status: response.Status, header: response.Header, body: body}, nil
 }
 
 // request makes a request with the token; whoever sends something else than JSON sets its Content-Type.
@@ -164,7 +191,7 @@ func (c *client) request(ctx context.Context, method, path string, query url.Val
 }
 
 // refusal is the error that an answer tells of.
-func refusal(response *http.Response, raw []byte) error {
+func (r *received) refusal() error {
 	var told struct {
 		Error struct {
 			Code      string `json:"code"`
@@ -173,12 +200,12 @@ func refusal(response *http.Response, raw []byte) error {
 			RequestID string `json:"request_id"`
 		} `json:"error"`
 	}
-	refused := &apiError{Status: response.StatusCode}
-	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds >= 0 {
+	refused := &apiError{Status: r.code}
+	if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil && seconds >= 0 {
 		refused.RetryAfter = time.Duration(seconds) * time.Second
 	}
-	if err := json.Unmarshal(raw, &told); err != nil || told.Error.Code == "" {
-		refused.Code, refused.Message = "http_"+strconv.Itoa(response.StatusCode), "the answer is not one of a Tandem server"
+	if err := json.Unmarshal(r.body, &told); err != nil || told.Error.Code == "" {
+		refused.Code, refused.Message = "http_"+strconv.Itoa(r.code), "the answer is not one of a Tandem server"
 		return refused
 	}
 	refused.Code, refused.Message, refused.Field, refused.RequestID = told.Error.Code, told.Error.Message, told.Error.Field, told.Error.RequestID

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -60,42 +58,33 @@ var errNoArrival = errors.New("no call has come of it")
 func (d *devServer) ask(ctx context.Context, method string, path []string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	var content io.Reader
-	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return fmt.Errorf("write the request: %w", err)
-		}
-		content = bytes.NewReader(encoded)
+	content, err := jsonBody(body)
+	if err != nil {
+		return err
 	}
 	request, err := http.NewRequestWithContext(ctx, method, d.base.JoinPath(append([]string{"dev"}, path...)...).String(), content)
 	if err != nil {
 		return fmt.Errorf("write the request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	got, err := exchange(http.DefaultClient, request, d.base)
 	if err != nil {
-		return fmt.Errorf("reach %s: %w", d.base, err)
+		return err
 	}
-	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
-	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", d.base, err)
-	}
-	if response.StatusCode < 200 || response.StatusCode > 299 {
+	if got.refused() {
 		var said struct {
 			Error string `json:"error"`
 		}
 		// The API's own errors are objects.
-		if json.Unmarshal(raw, &said) != nil || said.Error == "" {
-			return fmt.Errorf("%s is no `tandem dev`: it answered %s; only a simulated switch can do this", d.base, response.Status)
+		if json.Unmarshal(got.body, &said) != nil || said.Error == "" {
+			return fmt.Errorf("%s is no `tandem dev`: it answered %s; only a simulated switch can do this", d.base, got.status)
 		}
-		if response.StatusCode == http.StatusNotFound && method == http.MethodGet {
+		if got.code == http.StatusNotFound && method == http.MethodGet {
 			return errNoArrival
 		}
 		return errors.New(said.Error)
 	}
-	if err := json.Unmarshal(raw, answer); err != nil {
+	if err := json.Unmarshal(got.body, answer); err != nil {
 		return fmt.Errorf("%s is no `tandem dev`: %w", d.base, err)
 	}
 	return nil
