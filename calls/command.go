@@ -213,11 +213,11 @@ func (m *Manager) pendingCommands(ctx context.Context, callID string) ([]message
 	}
 	s.intake.Lock()
 	defer s.intake.Unlock()
-	s.restored = true
 	commands, err := m.cfg.Store.Commands(ctx, callID, s.received.Load())
 	if err != nil {
 		return nil, fmt.Errorf("read the call's commands: %w", err)
 	}
+	s.restored = true
 	var messages []message
 	for i := range commands {
 		s.received.Store(commands[i].Position)

@@ -281,6 +281,37 @@ func TestAcceptedCommandOutlivesItsController(t *testing.T) {
 	})
 }
 
+// A call whose commands the next controller cannot read, because the database has just gone away, does not come to its end before them.
+func TestCommandsAreReadBeforeTheCallGoesOn(t *testing.T) {
+	t.Parallel()
+	server, store := killable(t)
+	const patience = 500 * time.Millisecond
+	s := heldScene(t, store, deaf)
+	s.answers("/answer", reply(`[{"action":"say","text":"First"}]`))
+	s.sw.hold("speak")
+	created := s.create()
+	s.sw.await("execute speak")
+	_, err := s.manager.Direct(t.Context(), s.customer.ID, created.ID, DirectRequest{Actions: list(t, `[{"action":"dtmf","digits":"7"}]`), Mode: ModeAppend})
+	require.NoError(t, err)
+	require.NoError(t, s.manager.Stop(t.Context()), "it leaves its calls")
+	goesOn := make(chan struct{})
+	s.sw.script("execute speak", func(c command) error {
+		close(goesOn)
+		s.sw.complete(c)
+		return nil
+	})
+	release := server.Hang(t, "call_commands")
+	s.nextController(func(c *Config) { c.CommandTimeout = patience })
+	select {
+	case <-goesOn:
+		t.Error("it goes on without its commands")
+	case <-time.After(3 * patience):
+	}
+	release()
+	require.Equal(t, ReasonCompleted, s.end().Reason)
+	require.Equal(t, []string{"execute send_dtmf 7@100"}, only(s.sw.log(), "execute send_dtmf"))
+}
+
 // A call that nobody could dial for a minute is not dialled any more.
 func TestCallThatWaitsTooLongToBeDialled(t *testing.T) {
 	t.Parallel()

@@ -52,6 +52,7 @@ func (s *session) executeUntil(id string, app esl.App, stop func(ctx context.Con
 				continue
 			}
 		case unsent(err):
+			s.running = "" // a marker behind nothing would be taken for its trace by the next controller
 			if err := s.awaitUp(); err != nil {
 				return nil, err
 			}

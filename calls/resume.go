@@ -123,7 +123,9 @@ func (s *session) resume() error {
 	if s.asked != nil {
 		return errEnding
 	}
-	s.takeOrders()
+	if err := s.takeOrders(); err != nil {
+		return err
+	}
 	if channel.Get("Answer-State") == "answered" {
 		if err := s.handleAnswer(microTime(channel.Get("Caller-Channel-Answered-Time"))); err != nil {
 			return err
@@ -156,18 +158,21 @@ func (s *session) inherit(left *estate) {
 	s.restoreLegs(left.legs[s.call.ID])
 }
 
-// takeOrders receives the commands that the call was given and that have had no effect yet. What cannot be read now comes later, like
-// the commands of other controllers.
-func (s *session) takeOrders() {
-	ctx, cancel := s.command()
-	defer cancel()
-	waiting, err := s.m.pendingCommands(ctx, s.call.ID)
+// takeOrders receives the commands that the call was given and that have had no effect yet. It waits for a database that is away: the list might come
+// to its end meanwhile, and an end that is written later does not look for commands (endFlow).
+func (s *session) takeOrders() error {
+	var waiting []message
+	err := s.lookUp("read the commands of the call", func(ctx context.Context) (err error) {
+		waiting, err = s.m.pendingCommands(ctx, s.call.ID)
+		return err
+	})
 	if err != nil {
-		s.log.Warn("commands of the call not read, they are looked for", "error", err)
+		return err
 	}
 	for _, m := range waiting {
 		s.box.put(m)
 	}
+	return nil
 }
 
 // restoreChannel takes over what the channel says of itself.

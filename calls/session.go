@@ -297,7 +297,7 @@ func (s *session) handle(m message) error {
 	case m.broken:
 		// A break also drops what is queued and has not begun, without a word (switch_ivr.c, switch_core_session_flush_private_events):
 		// the playback itself, or the marker behind one that an earlier controller began.
-		if s.running != "" && s.completed == nil {
+		if s.running != "" && s.completed == nil && !s.unsure {
 			return s.mark()
 		}
 		return nil
