@@ -127,20 +127,31 @@ func (s *Server) throttled(c *fiber.Ctx) error {
 		return err
 	}
 	cost := 1
-	if err != nil && asError(err).Status() == http.StatusUnauthorized {
+	switch status := statusOf(err); {
+	case status == http.StatusUnauthorized:
 		t.good.forget(t.hash(secret))
 		known = false
 		if secret != "" {
 			cost = wrongKeyCost
 		}
+	case status >= http.StatusInternalServerError && secret != "":
+		cost = 0 // the key may be good: it is we who cannot tell now
 	}
 	if source != nil {
-		if !known {
+		if !known && cost > 0 {
 			source.charge(t.now(), cost)
 		}
 		writeAllowance(c, source.stands(t.now(), 1))
 	}
 	return err
+}
+
+// statusOf is the status that a request is answered with, 0 where that is no error.
+func statusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	return asError(err).Status()
 }
 
 // spend takes a request from the bucket of whoever makes it, who has been found to be who they say.

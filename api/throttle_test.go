@@ -129,6 +129,22 @@ func TestRateOfAnAddress(t *testing.T) {
 	b.get("/v1/me").refused(codeRateLimited, "")
 }
 
+// TestKeysThatCannotBeCheckedAreNotCounted: while the database is away, a key that may be good costs its address nothing.
+func TestKeysThatCannotBeCheckedAreNotCounted(t *testing.T) {
+	t.Parallel()
+	b, _, refused := throttleBench(t, modelstest.Open(t), Config{Rates: Rates{Address: 5}})
+	require.NoError(t, b.store.Close())
+	for range 20 {
+		require.GreaterOrEqual(t, b.get("/v1/me").status, 500)
+	}
+	none := ""
+	for range 5 {
+		b.do(exchange{method: "GET", path: "/v1/me", key: &none}).refused(codeUnauthorized, "")
+	}
+	b.do(exchange{method: "GET", path: "/v1/me", key: &none}).refused(codeRateLimited, "")
+	require.Len(t, refused(), 1)
+}
+
 // TestWhatHasNoRate: nodes and health checks are not limited, and nobody is where nothing is configured.
 func TestWhatHasNoRate(t *testing.T) {
 	t.Parallel()
