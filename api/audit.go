@@ -33,7 +33,10 @@ func (r route) audited() bool {
 // newAudit begins the entry of a request. What it is about is the last of the path's parameters until keep or concerns say
 // otherwise.
 func (s *Server) newAudit(c *fiber.Ctx, route route, r *request) *models.PendingAudit {
-	entry := models.AuditEntry{Action: route.id, CustomerID: r.customer, RequestID: requestID(c), Remote: s.clientAddress(c).String(), Detail: auditDetail(route, r)}
+	entry := models.AuditEntry{
+		Action: route.id, CustomerID: r.customer, RequestID: requestID(c), Remote: s.clientAddress(c).String(), Detail: auditDetail(route, r),
+		CreatedAt: s.store.Now(),
+	}
 	if names := route.params(); len(names) > 0 {
 		entry.ObjectID = r.params[names[len(names)-1]]
 	}

@@ -10,7 +10,7 @@ import (
 // auditObject is one entry of the audit trail.
 type auditObject struct {
 	ID         string          `json:"id" example:"aud_01jd3v5q8n6w4x2y0z9a8b7c6d"`
-	CreatedAt  string          `json:"created_at" format:"date-time"`
+	CreatedAt  string          `json:"created_at" format:"date-time" doc:"When the request came."`
 	ActorKind  string          `json:"actor_kind" enum:"operator,api_key,command" doc:"command: somebody ran a command of tandem on the database itself."`
 	ActorID    string          `json:"actor_id" doc:"The operator's or the key's id; for command the user and host."`
 	ActorName  string          `json:"actor_name" doc:"What the operator or the key was called then."`

@@ -53,13 +53,15 @@ func testOperator(t *testing.T, s *system) {
 	at := 0
 	for _, step := range []string{
 		"<- INVITE +15551230990, peer 127.0.0.1:", ", Call-ID ", "call.ringing inbound, +15551230990 -> +15557000990", "(answer, attempt 1) -> 200", ": gather",
-		"(result, attempt 1) -> 200", ": pause", "hangupCall by lab", "-> BYE", "ended: ", "call.completed", "completed: api_hangup, ended by the api",
+		"(result, attempt 1) -> 200", ": pause", "hangupCall by lab", "call.completed", "completed: api_hangup, ended by the api",
 	} {
 		place := strings.Index(told[at:], step)
 		require.GreaterOrEqual(t, place, 0, "%q is not there, or not in its place", step)
 		at += place
 	}
-	require.Contains(t, told, "-> 200 OK") // by the switch's clock, which may be a millisecond off ours
+	for _, step := range []string{"-> 200 OK", "-> BYE", "ended: NORMAL_CLEARING"} { // by the switch's clock, which may be some milliseconds off ours
+		require.Contains(t, told, step)
+	}
 	require.Contains(t, told, `"digits":"42"`)
 	require.Contains(t, s.printed(t, "audit", "ls", "--object", id), "hangupCall")
 	require.Equal(t, "first\n", s.printed(t, "nodes", "ls", "-o", "name"))

@@ -32,6 +32,7 @@ type AuditEntry struct {
 	// RequestID finds the request in the log, Remote is the address that it came from; both empty for ActorCommand.
 	RequestID string
 	Remote    string
+	// CreatedAt is when the request came, or where that is not given, when the entry was written: what a request does on a switch comes after it.
 	CreatedAt time.Time `gorm:"serializer:moment;autoCreateTime:false"`
 }
 
@@ -70,7 +71,10 @@ func audited(ctx context.Context, fn func(tx *Store) error) (func(tx *Store) err
 			return err
 		}
 		row := pending.Entry
-		row.ID, row.CreatedAt = NewID(PrefixAudit), tx.Now()
+		row.ID = NewID(PrefixAudit)
+		if row.CreatedAt.IsZero() {
+			row.CreatedAt = tx.Now()
+		}
 		wrote = true
 		return explain(tx.write(ctx).Create(&row).Error, "write the audit entry of %s", row.Action)
 	}

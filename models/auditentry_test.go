@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -67,6 +68,12 @@ func TestAuditIsOfTheTransaction(t *testing.T) {
 		for _, other := range []models.AuditFilter{{ActorKind: models.ActorKey}, {ActorID: "x"}, {Action: "x"}, {CustomerID: "x"}, {ObjectID: "x"}} {
 			require.Empty(t, audit(t, s, other), "%+v", other)
 		}
+
+		came := entries[0].CreatedAt.Add(-time.Second)
+		earlier := pending("came")
+		earlier.Entry.CreatedAt = came
+		require.NoError(t, s.Audit(models.WithAudit(t.Context(), earlier)))
+		require.Equal(t, came, audit(t, s, models.AuditFilter{Action: "came"})[0].CreatedAt)
 
 		require.Error(t, s.InTx(models.WithAudit(t.Context(), &models.PendingAudit{Entry: models.AuditEntry{ActorKind: "nobody"}}), func(tx *models.Store) error {
 			return tx.CreateCustomer(t.Context(), &models.Customer{Name: "unaudited"})
