@@ -41,16 +41,7 @@ func newSteered(t *testing.T, store *models.Store, options simswitch.Config) *st
 	s := &steered{store: store, sim: sim}
 	s.node = &models.Node{Name: "one", ESLAddr: sim.Addr(), Password: "ClueCon", ConfDir: options.ConfDir, IsActive: true}
 	require.NoError(t, store.CreateNode(ctx, s.node))
-	syncer, err := dialplan.NewSyncer(dialplan.Config{Store: store, Logger: logger})
-	require.NoError(t, err)
-	syncer.Start(ctx)
-	t.Cleanup(syncer.Stop)
-	rater, err := billing.New(billing.Config{})
-	require.NoError(t, err)
-	manager, err := calls.NewManager(calls.Config{Store: store, Rater: rater, Client: http.DefaultClient, Logger: logger})
-	require.NoError(t, err)
-	require.NoError(t, manager.Start(ctx))
-	t.Cleanup(func() { require.NoError(t, manager.Stop(context.WithoutCancel(ctx))) })
+	manager, syncer := keeperParts(t, store)
 	s.keeper = newNodeKeeper(store, manager, syncer, "keeper", 2*time.Second, logger)
 	s.keeper.metrics = metrics.New("test")
 	s.keeper.start(ctx)
@@ -63,6 +54,23 @@ func newSteered(t *testing.T, store *models.Store, options simswitch.Config) *st
 	t.Cleanup(func() { _ = p.stop(ctx) })
 	s.meter = &meter{store: store, manager: manager, syncer: syncer, nodes: s.keeper.all, metrics: s.keeper.metrics, logger: logger}
 	return s
+}
+
+// keeperParts starts the parts that a keeper of nodes works with, until the test ends.
+func keeperParts(t *testing.T, store *models.Store) (*calls.Manager, *dialplan.Syncer) {
+	t.Helper()
+	ctx, logger := t.Context(), slog.New(slog.DiscardHandler)
+	syncer, err := dialplan.NewSyncer(dialplan.Config{Store: store, Logger: logger})
+	require.NoError(t, err)
+	syncer.Start(ctx)
+	t.Cleanup(syncer.Stop)
+	rater, err := billing.New(billing.Config{})
+	require.NoError(t, err)
+	manager, err := calls.NewManager(calls.Config{Store: store, Rater: rater, Client: http.DefaultClient, Logger: logger})
+	require.NoError(t, err)
+	require.NoError(t, manager.Start(ctx))
+	t.Cleanup(func() { require.NoError(t, manager.Stop(context.WithoutCancel(ctx))) })
+	return manager, syncer
 }
 
 // becomes waits until the node is in a state, and returns its health.

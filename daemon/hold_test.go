@@ -3,16 +3,12 @@ package daemon
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"tandem/billing"
-	"tandem/calls"
-	"tandem/dialplan"
 	"tandem/esl"
 	"tandem/models"
 	"tandem/models/modelstest"
@@ -173,16 +169,7 @@ func TestKeeperTakesANodeWhoseTokenTheDatabaseHasForgotten(t *testing.T) {
 		node := &models.Node{Name: "one", ESLAddr: addr, Password: "secret", ConfDir: t.TempDir(), IsActive: true}
 		require.NoError(t, store.CreateNode(ctx, node))
 		logger := slog.New(slog.DiscardHandler)
-		syncer, err := dialplan.NewSyncer(dialplan.Config{Store: store, Logger: logger})
-		require.NoError(t, err)
-		syncer.Start(ctx)
-		t.Cleanup(syncer.Stop)
-		rater, err := billing.New(billing.Config{})
-		require.NoError(t, err)
-		manager, err := calls.NewManager(calls.Config{Store: store, Rater: rater, Client: http.DefaultClient, Logger: logger})
-		require.NoError(t, err)
-		require.NoError(t, manager.Start(ctx))
-		t.Cleanup(func() { require.NoError(t, manager.Stop(context.WithoutCancel(ctx))) })
+		manager, syncer := keeperParts(t, store)
 		keeper := newNodeKeeper(store, manager, syncer, "keeper", 2*time.Second, logger)
 		keeper.start(ctx)
 		t.Cleanup(func() { _ = keeper.stop(context.WithoutCancel(ctx)) })
