@@ -25,6 +25,8 @@ type Application struct {
 	// FallbackActions are performed when no URL gives any, WaitActions while one is slow: canonical JSON lists, nil for none.
 	FallbackActions json.RawMessage `gorm:"serializer:optional"`
 	WaitActions     json.RawMessage `gorm:"serializer:optional"`
+	// BalanceNoticeURL is the sound that both sides hear before a call ends for want of money, empty for none.
+	BalanceNoticeURL string
 	// EventKinds are the kinds of events that the webhook_url is told (see Wanted); nil is the default set.
 	EventKinds []string   `gorm:"serializer:optional"`
 	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`

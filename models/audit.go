@@ -15,8 +15,8 @@ var audits = []struct{ violation, query string }{
 	{"customer %s: %d is held, open calls hold %d", `SELECT c.id, c.held_micros, CAST(COALESCE(SUM(o.hold_micros), 0) AS BIGINT)
 		FROM customers c LEFT JOIN calls o ON o.customer_id = c.id AND o.settled_at IS NULL
 		GROUP BY c.id, c.held_micros HAVING c.held_micros <> COALESCE(SUM(o.hold_micros), 0) ORDER BY c.id`},
-	{"customer %s: balance %d does not cover %d held", `SELECT id, balance_micros, held_micros FROM customers
-		WHERE held_micros < 0 OR balance_micros < held_micros ORDER BY id`},
+	{"customer %s: balance and credit of %d do not cover %d held", `SELECT id, balance_micros + credit_limit_micros, held_micros FROM customers
+		WHERE held_micros < 0 OR balance_micros + credit_limit_micros < held_micros ORDER BY id`},
 	{"call %s: %d debits of %d in all", `SELECT call_id, COUNT(*), CAST(SUM(amount_micros) AS BIGINT) FROM ledger_entries
 		WHERE kind = 'call' GROUP BY call_id HAVING COUNT(*) > 1 ORDER BY call_id`},
 	{"call %s: cost is %d, debited %d", `SELECT c.id, c.cost_micros, CAST(COALESCE(-SUM(l.amount_micros), 0) AS BIGINT)

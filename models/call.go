@@ -55,11 +55,18 @@ type Call struct {
 	Cause        string
 	Q850         int `gorm:"column:q850"`
 	SIPCode      int `gorm:"column:sip_code"`
-	// PricePerMinuteMicros is the price when the call began; HoldMicros what was reserved of the balance.
+	// PricePerMinuteMicros is the price when the call began, Rate all of it; nil for a call that began when there was but that price. HoldMicros is what
+	// is reserved of the balance for all of its legs: only Hold, Rehold and SettleHold change it. GrantedSeconds is for how long, from the answer, that
+	// lasts; MaxSeconds the longest that the call may last, 0 for what the configuration says.
 	PricePerMinuteMicros int64
+	Rate                 *Rate `gorm:"serializer:optional"`
 	HoldMicros           int64
 	GrantedSeconds       int
-	TimeoutSeconds       int
+	MaxSeconds           int
+	// Caps counts the caps that the switch was given, and ShortAt is when it was found that the balance does not pay for a later one.
+	Caps           int
+	ShortAt        *time.Time `gorm:"serializer:moment"`
+	TimeoutSeconds int
 	// RetryOf is the ended call that this one repeats.
 	RetryOf *string
 	// AnsweredBy is what machine detection heard (human, machine, unknown), MachineDetection its settings: canonical JSON, nil
@@ -180,7 +187,7 @@ func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 }
 
 func (c *Call) cutTimes() {
-	c.RingingAt, c.AnsweredAt, c.EndedAt = cut(c.RingingAt), cut(c.AnsweredAt), cut(c.EndedAt)
+	c.RingingAt, c.AnsweredAt, c.EndedAt, c.ShortAt = cut(c.RingingAt), cut(c.AnsweredAt), cut(c.EndedAt), cut(c.ShortAt)
 }
 
 // Call returns a call of a customer, or ErrNotFound.
@@ -277,7 +284,7 @@ func (s *Store) CountLiveCalls(ctx context.Context, customerID string) (int64, e
 // must not undo it.
 var freeColumns = []string{
 	"trunk_id", "did_id", "node_id", "record", "metadata", "variables", "channel_id", "reason", "hangup_source", "cause", "q850",
-	"sip_code", "price_per_minute_micros", "granted_seconds", "timeout_seconds", "billed_seconds", "cost_micros", "cursor",
+	"sip_code", "price_per_minute_micros", "rate", "granted_seconds", "caps", "short_at", "timeout_seconds", "billed_seconds", "cost_micros", "cursor",
 	"ringing_at", "answered_at", "ended_at", "answered_by",
 }
 
@@ -367,7 +374,7 @@ func (s *Store) StartCall(ctx context.Context, call *Call) error {
 		}
 		result := tx.write(ctx).Model(&Call{}).
 			Where("id = ? AND customer_id = ? AND status = '"+CallQueued+"' AND hold_micros = 0 AND settled_at IS NULL", row.ID, row.CustomerID).
-			Select("status", "trunk_id", "node_id", "channel_id", "price_per_minute_micros", "hold_micros", "granted_seconds", "fence", "updated_at").Updates(&row)
+			Select("status", "trunk_id", "node_id", "channel_id", "price_per_minute_micros", "rate", "hold_micros", "granted_seconds", "max_seconds", "fence", "updated_at").Updates(&row)
 		if result.Error == nil && result.RowsAffected == 0 {
 			return fmt.Errorf("start call %q: %w", row.ID, ErrStale)
 		}

@@ -5,18 +5,32 @@ import (
 	"time"
 )
 
-// Customer owns everything else. BalanceMicros and HeldMicros are millionths of the currency unit; what calls may spend is
-// their difference.
+// Statuses of a customer.
+const (
+	CustomerActive = "active"
+	// CustomerSuspended begins no calls: what lives goes on.
+	CustomerSuspended = "suspended"
+)
+
+// Customer owns everything else. Amounts are millionths of the currency unit.
 type Customer struct {
-	ID            string
-	Name          string
-	Currency      string
-	BalanceMicros int64
-	HeldMicros    int64
-	Limits        CustomerLimits `gorm:"embedded"`
-	CreatedAt     time.Time      `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt     time.Time      `gorm:"serializer:moment;autoUpdateTime:false"`
+	ID       string
+	Name     string
+	Currency string
+	Status   string
+	// BalanceMicros may be as far below zero as CreditLimitMicros; HeldMicros is what live calls hold.
+	BalanceMicros     int64
+	HeldMicros        int64
+	CreditLimitMicros int64
+	// RateDeckID is the customer's own deck, empty for the default one.
+	RateDeckID string         `gorm:"serializer:reference"`
+	Limits     CustomerLimits `gorm:"embedded"`
+	CreatedAt  time.Time      `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt  time.Time      `gorm:"serializer:moment;autoUpdateTime:false"`
 }
+
+// FreeMicros is what calls may still hold: balance and credit, less what is held.
+func (c *Customer) FreeMicros() int64 { return c.BalanceMicros + c.CreditLimitMicros - c.HeldMicros }
 
 // CreateCustomer inserts a customer and fills ID, currency (default USD) and times. A positive BalanceMicros becomes the first
 // ledger entry, so that the balance stays the sum of the ledger.
@@ -28,6 +42,9 @@ func (s *Store) CreateCustomer(ctx context.Context, customer *Customer) error {
 		}
 		if row.Currency == "" {
 			row.Currency = "USD"
+		}
+		if row.Status == "" {
+			row.Status = CustomerActive
 		}
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt = row.CreatedAt

@@ -49,7 +49,7 @@ func (document) Value(_ context.Context, field *schema.Field, _ reflect.Value, f
 	return string(raw), nil
 }
 
-// optional is the gorm serializer of JSON columns that may be NULL, which a nil slice is. A json.RawMessage is stored byte for
+// optional is the gorm serializer of JSON columns that may be NULL, which a nil slice or pointer is. A json.RawMessage is stored byte for
 // byte.
 type optional struct{ document }
 
@@ -63,7 +63,7 @@ func (o optional) Value(ctx context.Context, field *schema.Field, dst reflect.Va
 		}
 		return string(raw), nil
 	}
-	if value := reflect.ValueOf(fieldValue); value.Kind() == reflect.Slice && value.IsNil() {
+	if value := reflect.ValueOf(fieldValue); (value.Kind() == reflect.Slice || value.Kind() == reflect.Pointer) && value.IsNil() {
 		return nil, nil
 	}
 	return o.document.Value(ctx, field, dst, fieldValue)

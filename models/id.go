@@ -36,6 +36,8 @@ const (
 	PrefixRequest     = "ask_"
 	PrefixBlock       = "block_"
 	PrefixException   = "never_"
+	PrefixDeck        = "deck_"
+	PrefixRate        = "rate_"
 )
 
 var ids = struct {

@@ -37,7 +37,7 @@ func (s *Store) Hold(ctx context.Context, customerID string, amount int64) error
 	return s.InTx(ctx, func(tx *Store) error {
 		// One conditional update: whoever comes second sees what the first one held.
 		result := tx.write(ctx).Exec(`UPDATE customers SET held_micros = held_micros + ?, updated_at = ?
-			WHERE id = ? AND balance_micros - held_micros >= ?`, amount, micros(tx.Now()), customerID, amount)
+			WHERE id = ? AND balance_micros + credit_limit_micros - held_micros >= ?`, amount, micros(tx.Now()), customerID, amount)
 		if result.Error != nil {
 			return explain(result.Error, "hold %d of customer %q", amount, customerID)
 		}
@@ -63,6 +63,36 @@ func (s *Store) HoldAtEnd(ctx context.Context, customerID string, amount int64) 
 			return fmt.Errorf("hold %d of customer %q: %w", amount, customerID, ErrBalanceTaken)
 		}
 		return err
+	})
+}
+
+// Rehold changes what a call holds from one amount to another, right before the commit of the transaction. ErrStale where the call is settled, is not the
+// customer's or holds another amount; ErrBalanceTaken, which undoes the transaction, where the free balance does not cover the difference.
+func (s *Store) Rehold(ctx context.Context, customerID, callID string, from, to int64) error {
+	if to < 0 {
+		return fmt.Errorf("hold %d for call %q: negative amount", to, callID)
+	}
+	if from == to {
+		return nil
+	}
+	return s.InTx(ctx, func(tx *Store) error {
+		result := tx.write(ctx).Exec("UPDATE calls SET hold_micros = ?, updated_at = ? WHERE id = ? AND customer_id = ? AND hold_micros = ? AND settled_at IS NULL",
+			to, micros(tx.Now()), callID, customerID, from)
+		if result.Error != nil {
+			return explain(result.Error, "hold %d for call %q", to, callID)
+		}
+		if result.RowsAffected == 0 {
+			return fmt.Errorf("hold %d instead of %d for call %q: %w", to, from, callID, ErrStale)
+		}
+		if to > from {
+			tx.HoldAtEnd(ctx, customerID, to-from)
+			return nil
+		}
+		tx.atEnd(func() error {
+			_, err := tx.move(ctx, customerID, from-to, 0)
+			return err
+		})
+		return nil
 	})
 }
 
@@ -144,7 +174,7 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 func (s *Store) move(ctx context.Context, customerID string, release, amount int64) (int64, error) {
 	var balance []int64
 	err := s.write(ctx).Raw(`UPDATE customers SET held_micros = held_micros - ?, balance_micros = balance_micros + ?, updated_at = ?
-		WHERE id = ? AND balance_micros + ? >= held_micros - ? RETURNING balance_micros`,
+		WHERE id = ? AND balance_micros + credit_limit_micros + ? >= held_micros - ? RETURNING balance_micros`,
 		release, amount, micros(s.Now()), customerID, amount, release).Scan(&balance).Error
 	if err != nil {
 		return 0, explain(err, "change balance")

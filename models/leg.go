@@ -52,8 +52,11 @@ type Leg struct {
 	// JoinedAt is when it and the call began to hear each other.
 	JoinedAt *time.Time `gorm:"serializer:moment"`
 	EndedAt  *time.Time `gorm:"serializer:moment"`
-	// Seconds is how long it was answered, once it has ended.
-	Seconds float64
+	// Seconds is how long it was joined, once it has ended, and BilledSeconds for how long it was answered, as its switch counted.
+	Seconds       float64
+	BilledSeconds int
+	// Rate is what it was promised to cost; nil is nothing.
+	Rate *Rate `gorm:"serializer:optional"`
 }
 
 // SaveLeg inserts a leg and fills ID and CreatedAt, or updates what may change of the one with its ID: all but whose it is, its
@@ -76,7 +79,7 @@ func (s *Store) SaveLeg(ctx context.Context, leg *Leg) error {
 			Columns: []clause.Column{{Name: "id"}},
 			DoUpdates: clause.AssignmentColumns([]string{
 				"channel_id", "trunk_id", "status", "dial_status", "reason", "cause", "q850", "sip_code", "answered_by", "ringing_at", "answered_at", "joined_at",
-				"ended_at", "seconds",
+				"ended_at", "seconds", "billed_seconds",
 			}),
 		}).Create(&row).Error
 		if err != nil {

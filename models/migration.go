@@ -35,7 +35,7 @@ func (s *Store) migrator() (*goose.Provider, error) {
 		return nil, fmt.Errorf("prepare migrations: %w", err)
 	}
 	dialect, options := goose.DialectSQLite3, []goose.ProviderOption{
-		goose.WithDisableGlobalRegistry(true), goose.WithSlog(s.logger), goose.WithGoMigrations(s.unshared(), s.attempts(), s.remoteRecordings()),
+		goose.WithDisableGlobalRegistry(true), goose.WithSlog(s.logger), goose.WithGoMigrations(s.unshared(), s.attempts(), s.remoteRecordings(), s.credit()),
 	}
 	if s.dialect == DialectPostgres {
 		dialect = goose.DialectPostgres
@@ -57,7 +57,7 @@ func (s *Store) migrator() (*goose.Provider, error) {
 const unsharedName = "00008_unshared.go"
 
 // programs are the names of the migrations that are no files of SQL, by their version.
-var programs = map[int64]string{8: unsharedName, 11: attemptsName, 20: remoteRecordingsName}
+var programs = map[int64]string{8: unsharedName, 11: attemptsName, 20: remoteRecordingsName, 28: creditName}
 
 // sharedRows are references of rows that every call writes to rows that all calls of an application share. PostgreSQL checks each by locking
 // the shared row, which writes to it, and under a list of lockers where several do at a time: on two cores, 16 writers of events came to 1.2 to

@@ -16,6 +16,7 @@ var programsAbout = map[int64]string{
 	8:  "References of rows that every call writes to rows that all calls of an application share.",
 	11: "Further attempts of a call over other trunks.",
 	20: "Recordings on the nodes, and their uploads.",
+	28: "Balances may be overdrawn by the credit limit.",
 }
 
 // about is what a migration does: the comment that its file begins with.

@@ -37,6 +37,8 @@ type Trunk struct {
 	ApplicationID *string
 	// Routing says which calls an outbound trunk takes, and how it is told of them.
 	Routing TrunkRouting `gorm:"embedded"`
+	// RateDeckID is the deck of what goes over the trunk, empty for that of the customer.
+	RateDeckID string `gorm:"serializer:reference"`
 	// Limits are of both directions.
 	Limits    TrunkLimits `gorm:"embedded"`
 	CreatedAt time.Time   `gorm:"serializer:moment;autoCreateTime:false"`

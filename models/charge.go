@@ -1,0 +1,51 @@
+package models
+
+import (
+	"context"
+	"time"
+)
+
+// Kinds of charges beyond those of legs.
+const (
+	// ChargeCall is the line of the call's own leg.
+	ChargeCall = "call"
+	// ChargeWaived is a negative line: what a call cost beyond its hold and the free balance, which nobody pays. Its LegID is ChargeWaived, too.
+	ChargeWaived = "waived"
+)
+
+// Charge is a line of a call's bill: what one leg of it cost. A call's cost is the sum of its lines.
+type Charge struct {
+	CallID string `gorm:"primaryKey"`
+	// LegID is the leg's, the call's own for the call itself.
+	LegID      string `gorm:"primaryKey"`
+	CustomerID string
+	// Kind is ChargeCall, ChargeWaived or the kind of the leg, Target the number or URI that was called.
+	Kind    string
+	Target  string
+	TrunkID *string
+	Rate    Rate `gorm:"serializer:document"`
+	// Answered says whether somebody answered, BilledSeconds for how long, as the switch counted.
+	Answered      bool
+	BilledSeconds int
+	AmountMicros  int64
+	CreatedAt     time.Time `gorm:"serializer:moment;autoCreateTime:false"`
+}
+
+// AddCharges stores the lines of a call's bill. It belongs in the transaction that settles the call.
+func (s *Store) AddCharges(ctx context.Context, charges []Charge) error {
+	if len(charges) == 0 {
+		return nil
+	}
+	for i := range charges {
+		charges[i].CreatedAt = s.Now()
+	}
+	return explain(s.write(ctx).Create(&charges).Error, "write %d charges of call %q", len(charges), charges[0].CallID)
+}
+
+// ChargesOf returns the lines of a customer's call: its own leg's first, then the others in the order in which they were dialled.
+func (s *Store) ChargesOf(ctx context.Context, customerID, callID string) ([]Charge, error) {
+	var rows []Charge
+	err := s.read(ctx).Where("call_id = ? AND customer_id = ?", callID, customerID).
+		Order("CASE WHEN leg_id = call_id THEN 0 WHEN leg_id = '" + ChargeWaived + "' THEN 2 ELSE 1 END, leg_id").Find(&rows).Error
+	return rows, explain(err, "read the charges of call %q", callID)
+}
