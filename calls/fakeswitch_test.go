@@ -298,6 +298,18 @@ func (f *fakeSwitch) SchedHangup(_ context.Context, channel string, after time.D
 	return f.do(command{verb: "sched_hangup", channel: channel, args: after.String() + " " + cause}, func() error { return nil })
 }
 
+func (f *fakeSwitch) ScheduleKill(_ context.Context, channel, group string, after time.Duration, cause string) error {
+	return f.do(command{verb: "sched_api", channel: channel, args: group + " " + after.String() + " " + cause}, func() error { return nil })
+}
+
+func (f *fakeSwitch) Unschedule(_ context.Context, group string) error {
+	return f.do(command{verb: "sched_del", channel: group}, func() error { return nil })
+}
+
+func (f *fakeSwitch) Overlay(_ context.Context, channel, path string) error {
+	return f.do(command{verb: "displace", channel: channel, args: path}, func() error { return nil })
+}
+
 func (f *fakeSwitch) RecordStartWith(_ context.Context, channel, path string, o esl.RecordOptions) error {
 	args := path
 	if o.Stereo {

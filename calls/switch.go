@@ -42,7 +42,13 @@ type Switch interface {
 	SetVariable(ctx context.Context, channel, name, value string) error
 	// SetRingback says what a channel hears during its next bridge until that is answered.
 	SetRingback(ctx context.Context, channel string, ringback esl.Ringback) error
+	// SchedHangup ends a channel after a time, under the group of its own name. ScheduleKill does so under a group of any name. Unschedule takes
+	// back all of a group.
 	SchedHangup(ctx context.Context, channel string, after time.Duration, cause string) error
+	ScheduleKill(ctx context.Context, channel, group string, after time.Duration, cause string) error
+	Unschedule(ctx context.Context, group string) error
+	// Overlay mixes a sound into what the party on a channel hears.
+	Overlay(ctx context.Context, channel, path string) error
 	RecordStartWith(ctx context.Context, channel, path string, options esl.RecordOptions) error
 	RecordStop(ctx context.Context, channel, path string) error
 	RecordPause(ctx context.Context, channel, path string) error

@@ -35,6 +35,11 @@ func TestCommandsAsTheSwitchReadsThem(t *testing.T) {
 		"sched_hangup +61 chan-1 USER_BUSY": func(ctx context.Context, n *Node) error {
 			return n.SchedHangup(ctx, "chan-1", time.Minute+1, "USER_BUSY")
 		},
+		"sched_api +61 chan-1.2 uuid_kill chan-1 USER_BUSY": func(ctx context.Context, n *Node) error {
+			return n.ScheduleKill(ctx, "chan-1", "chan-1.2", time.Minute+1, "USER_BUSY")
+		},
+		"sched_del chan-1.2":                    func(ctx context.Context, n *Node) error { return n.Unschedule(ctx, "chan-1.2") },
+		"uuid_displace chan-1 start /a.wav 0 m": func(ctx context.Context, n *Node) error { return n.Overlay(ctx, "chan-1", "/a.wav") },
 		"uuid_record chan-1 start /rec/a.wav": func(ctx context.Context, n *Node) error {
 			return n.RecordStartWith(ctx, "chan-1", "/rec/a.wav", RecordOptions{})
 		},
@@ -136,14 +141,16 @@ func TestCommandsRefuseHostileWords(t *testing.T) {
 				n.RecordStartWith(ctx, text, "/a.wav", RecordOptions{}), n.RecordStop(ctx, text, "/a.wav"), n.RecordPause(ctx, text, "/a.wav"),
 				n.RecordResume(ctx, text, "/a.wav"), n.RecordMask(ctx, text, "/a.wav"), n.RecordUnmask(ctx, text, "/a.wav"), n.BridgeChannels(ctx, text, "b"),
 				n.SetRingback(ctx, text, Ringback{}), n.StreamStart(ctx, text, AudioStream{URL: "wss://x", Mix: "mono"}), n.StreamStop(ctx, text), n.Execute(ctx, text, NewEventUUID(), Answer()),
-				only(n.Exists(ctx, text)), only(n.Dump(ctx, text)),
+				only(n.Exists(ctx, text)), only(n.Dump(ctx, text)), n.ScheduleKill(ctx, text, "g", time.Minute, "USER_BUSY"), n.Overlay(ctx, text, "/a.wav"),
 			},
+			"group":            {n.ScheduleKill(ctx, "a", text, time.Minute, "USER_BUSY"), n.Unschedule(ctx, text)},
 			"other_channel_id": {n.BridgeChannels(ctx, "a", text)},
 			"event_uuid":       {n.Execute(ctx, "a", EventUUIDPrefix+text+" ", Answer())},
-			"cause":            {n.Kill(ctx, "a", text), n.SchedHangup(ctx, "a", time.Minute, text), only(SchedHangupApp(time.Minute, text))},
+			"cause":            {n.Kill(ctx, "a", text), n.SchedHangup(ctx, "a", time.Minute, text), only(SchedHangupApp(time.Minute, text)), n.ScheduleKill(ctx, "a", "g", time.Minute, text)},
 			"path": {
 				n.RecordStartWith(ctx, "a", text, RecordOptions{}), n.RecordStop(ctx, "a", text), n.RecordPause(ctx, "a", text), n.RecordResume(ctx, "a", text),
 				n.RecordMask(ctx, "a", text), n.RecordUnmask(ctx, "a", text), n.ConferenceRecord(ctx, "room", text), n.ConferenceRecordStop(ctx, "room", text), only(Record(text, time.Minute, 0, 0)),
+				n.Overlay(ctx, "a", text),
 			},
 			"conference": {
 				n.ConferenceKick(ctx, text, "1"), n.ConferenceMute(ctx, text, "1", true), n.ConferenceMute(ctx, text, "1", false),
@@ -179,6 +186,7 @@ func TestCommandsRefuseHostileWords(t *testing.T) {
 		"final_silence":   n.RecordStartWith(ctx, "a", "/a.wav", RecordOptions{FinalSilence: 2 * time.Hour}),
 		"threshold":       n.RecordStartWith(ctx, "a", "/a.wav", RecordOptions{Threshold: 32768}),
 		"after":           n.SchedHangup(ctx, "a", 0, "USER_BUSY"),
+		"group":           n.Unschedule(ctx, "17"),
 		"url":             n.StreamStart(ctx, "a", AudioStream{URL: "wss://user@x/", Mix: "mono"}),
 		"gateway":         n.KillGateway(ctx, "external", "_ALL_"),
 	} {

@@ -87,6 +87,59 @@ func (n *Node) SchedHangup(ctx context.Context, channel string, after time.Durat
 	return err
 }
 
+// ScheduleKill makes the switch end a channel after a time, with nobody else alive, and names a group by which that is taken back again with
+// Unschedule: a channel may be given a new end before the old one is deleted. It stays scheduled when the channel ends before, for a while that does
+// no harm, unless the group is the channel's id (switch_core_session.c, switch_core_session_perform_destroy).
+func (n *Node) ScheduleKill(ctx context.Context, channel, group string, after time.Duration, cause string) error {
+	if err := checkID("channel_id", channel); err != nil {
+		return err
+	}
+	if err := checkGroup(group); err != nil {
+		return err
+	}
+	if err := checkCause(cause); err != nil {
+		return err
+	}
+	seconds, err := wholeSeconds("after", after, time.Second, 366*24*time.Hour)
+	if err != nil {
+		return err
+	}
+	_, err = n.api(ctx, "sched_api", "+"+seconds+" "+group+" uuid_kill "+channel+" "+cause)
+	return err
+}
+
+// Unschedule deletes what is scheduled under a group: with SchedHangup the group is the channel. That there is nothing is no error.
+func (n *Node) Unschedule(ctx context.Context, group string) error {
+	if err := checkGroup(group); err != nil {
+		return err
+	}
+	_, err := n.api(ctx, "sched_del", group)
+	return err
+}
+
+// checkGroup accepts the name of a group: that of a channel, and what may follow after a dot. Digits alone are the number of a task.
+func checkGroup(group string) error {
+	if err := checkID("group", group); err != nil {
+		return err
+	}
+	if strings.Trim(group, "0123456789") == "" {
+		return refuse("group", "must not be a number")
+	}
+	return nil
+}
+
+// Overlay mixes a sound into what the party on a channel hears, whatever the channel does (mod_commands.c, session_displace_function).
+func (n *Node) Overlay(ctx context.Context, channel, path string) error {
+	if err := checkID("channel_id", channel); err != nil {
+		return err
+	}
+	if err := checkFile("path", path); err != nil {
+		return err
+	}
+	_, err := n.api(ctx, "uuid_displace", channel+" start "+path+" 0 m")
+	return err
+}
+
 // Exists asks whether a channel lives.
 func (n *Node) Exists(ctx context.Context, channel string) (bool, error) {
 	if err := checkID("channel_id", channel); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,8 +42,14 @@ type channel struct {
 	variables map[string]string
 	answered  time.Time
 	dead      bool
-	// ends is when the switch itself ends the leg, and cause with what cause.
-	ends  time.Time
+	// scheduled is when the switch itself ends the leg.
+	scheduled []scheduled
+}
+
+// scheduled is a hangup to come, under the group by which it is taken back.
+type scheduled struct {
+	group string
+	at    time.Time
 	cause string
 }
 
@@ -281,25 +288,57 @@ func (g *stage) SchedHangup(_ context.Context, channelID string, after time.Dura
 	if err := g.sent(channelID, "api sched_hangup +%d %s", int(after/time.Second), cause); err != nil {
 		return err
 	}
+	g.schedule(channelID, scheduled{channelID, g.clock.Now().Add(after), cause})
+	return nil
+}
+
+// ScheduleKill implements calls.Switch.
+func (g *stage) ScheduleKill(_ context.Context, channelID, group string, after time.Duration, cause string) error {
+	if err := g.sent(channelID, "api sched_api +%d uuid_kill %s", int(after/time.Second), cause); err != nil {
+		return err
+	}
+	g.schedule(channelID, scheduled{group, g.clock.Now().Add(after), cause})
+	return nil
+}
+
+func (g *stage) schedule(channelID string, hangup scheduled) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ch := g.channels[channelID]
-	if at := g.clock.Now().Add(after); ch.ends.IsZero() || at.Before(ch.ends) {
-		ch.ends, ch.cause = at, cause
+	ch.scheduled = append(ch.scheduled, hangup)
+}
+
+// Unschedule implements calls.Switch.
+func (g *stage) Unschedule(_ context.Context, group string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, ch := range g.channels {
+		ch.scheduled = slices.DeleteFunc(ch.scheduled, func(hangup scheduled) bool { return hangup.group == group })
 	}
 	return nil
+}
+
+// Overlay implements calls.Switch.
+func (g *stage) Overlay(_ context.Context, channelID, file string) error {
+	return g.sent(channelID, "api uuid_displace start %s", baseName(file))
 }
 
 // capped ends a leg whose time is up, and says whether it was.
 func (g *stage) capped(channelID string) bool {
 	g.mu.Lock()
-	ch := g.channels[channelID]
-	up := ch != nil && !ch.ends.IsZero() && !ch.ends.After(g.clock.Now())
-	g.mu.Unlock()
-	if up {
-		g.hangUp(channelID, ch.cause, weHungUp)
+	var up *scheduled
+	if ch := g.channels[channelID]; ch != nil {
+		for i := range ch.scheduled {
+			if hangup := &ch.scheduled[i]; !hangup.at.After(g.clock.Now()) && (up == nil || hangup.at.Before(up.at)) {
+				up = hangup
+			}
+		}
 	}
-	return up
+	g.mu.Unlock()
+	if up != nil {
+		g.hangUp(channelID, up.cause, weHungUp)
+	}
+	return up != nil
 }
 
 // RecordStartWith implements calls.Switch. Background recordings of a simulation are silent files; a recording that silence ends is

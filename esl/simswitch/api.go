@@ -43,6 +43,7 @@ func init() {
 		"uuid_setvar":       (*Switch).uuidSetvar,
 		"uuid_setvar_multi": (*Switch).uuidSetvarMulti,
 		"sched_api":         (*Switch).schedAPI,
+		"uuid_displace":     (*Switch).uuidDisplace,
 		"sched_hangup":      (*Switch).apiSchedHangup,
 		"sched_del":         (*Switch).schedDel,
 		"sim_call":          (*Switch).simCall,

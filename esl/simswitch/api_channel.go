@@ -232,6 +232,55 @@ func (s *Switch) apiSchedHangup(arg string) string {
 	return "+OK\n"
 }
 
+// uuidDisplace is session_displace_function (mod_commands.c): `<uuid> [start|stop] <path> [<limit>] [<flags>]`. Nothing is heard of it here.
+func (s *Switch) uuidDisplace(arg string) string {
+	words := separate(arg, ' ', 5)
+	if len(words) < 3 || words[0] == "" || words[2] == "" {
+		return displaceUsage
+	}
+	c := s.channel(words[0])
+	if c == nil {
+		return "-ERR Cannot locate session!\n"
+	}
+	switch strings.ToLower(words[1]) {
+	case "start":
+		if !c.displace(words[2]) {
+			return "-ERR Cannot displace session!\n"
+		}
+	case "stop":
+		if !c.undisplace(words[2]) {
+			return "-ERR Cannot stop displace session!\n"
+		}
+	default:
+		return displaceUsage
+	}
+	return "+OK Success\n"
+}
+
+const displaceUsage = "-USAGE: <uuid> [start|stop] <path> [<limit>] [mux]\n"
+
+// displace begins to mix a sound in: once at a time (switch_ivr_async.c, switch_ivr_displace_session).
+func (c *channel) displace(path string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.displaced[path] {
+		return false
+	}
+	if c.displaced == nil {
+		c.displaced = map[string]bool{}
+	}
+	c.displaced[path] = true
+	return true
+}
+
+func (c *channel) undisplace(path string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.displaced[path]
+	delete(c.displaced, path)
+	return was
+}
+
 // schedAPI is sched_api_function (mod_commands.c): `[+]<time> <group_name> <command_string>`, once. Its `@<time>`, which repeats, is
 // not simulated.
 func (s *Switch) schedAPI(arg string) string {

@@ -121,6 +121,7 @@ type channel struct {
 	broadcast     bool
 	onAnswerDone  bool
 	stopBroadcast bool
+	displaced     map[string]bool // the sounds that uuid_displace mixes in
 	brk           bool
 	parked        bool
 	transferred   bool
