@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"tandem/billing"
 	"tandem/calls"
 	"tandem/models"
 )
@@ -19,6 +20,7 @@ const (
 	codeUnauthorized        = "unauthorized"
 	codeForbidden           = "forbidden"
 	codeInsufficientBalance = "insufficient_balance"
+	codeAccountSuspended    = "account_suspended"
 	codeNotFound            = "not_found"
 	codeMethodNotAllowed    = "method_not_allowed"
 	codeRequestTimeout      = "request_timeout"
@@ -61,6 +63,7 @@ var errorStatus = map[string]int{
 	codeUnauthorized:        http.StatusUnauthorized,
 	codeForbidden:           http.StatusForbidden,
 	codeInsufficientBalance: http.StatusPaymentRequired,
+	codeAccountSuspended:    http.StatusForbidden,
 	codeNotFound:            http.StatusNotFound,
 	codeMethodNotAllowed:    http.StatusMethodNotAllowed,
 	codeRequestTimeout:      http.StatusRequestTimeout,
@@ -173,6 +176,8 @@ var domainErrors = []struct {
 }{
 	{models.ErrNotFound, Error{Code: codeNotFound, Message: "not found"}},
 	{models.ErrInsufficientBalance, Error{Code: codeInsufficientBalance, Message: "the account balance is too low to create a call"}},
+	{billing.ErrSuspended, Error{Code: codeAccountSuspended, Message: "the account is suspended and begins no calls"}},
+	{billing.ErrUnlisted, Error{Code: codeDestination, Field: "to", Message: "there is no rate for this number: calls to it are not possible"}},
 	{models.ErrGatewayNameExists, Error{Code: codeGatewayNameExists, Field: "gateway_name", Message: "gateway_name is already in use by another trunk"}},
 	{models.ErrInboundIPExists, Error{Code: codeInboundIPExists, Field: "inbound_ip", Message: "inbound_ip is already in use by, or overlaps with, another trunk"}},
 	{models.ErrNumberExists, Error{Code: codeNumberExists, Field: "number_e164", Message: "number_e164 is already in use by another DID"}},

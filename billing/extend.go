@@ -55,6 +55,25 @@ func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call,
 	return next, nil
 }
 
+// Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted, and what it has
+// spent. It belongs in the transaction that stores the rate. models.ErrInsufficientBalance where the balance does not pay for that.
+func (r *Rater) Repromise(ctx context.Context, tx *models.Store, call *models.Call, rate models.Rate, spent int64) error {
+	account := Account{SpentMicros: spent, Legs: []Running{{Rate: rate}}}
+	hold := account.Cost(time.Time{}.Add(time.Duration(call.GrantedSeconds) * time.Second))
+	customer, err := tx.Customer(ctx, call.CustomerID)
+	if err != nil {
+		return fmt.Errorf("price call %q anew: %w", call.ID, err)
+	}
+	if hold-call.HoldMicros > max(customer.FreeMicros(), 0) {
+		return fmt.Errorf("price call %q anew, which holds %d, for %d: %w", call.ID, call.HoldMicros, hold, models.ErrInsufficientBalance)
+	}
+	if err := tx.Rehold(ctx, call.CustomerID, call.ID, call.HoldMicros, hold); err != nil {
+		return fmt.Errorf("price call %q anew: %w", call.ID, err)
+	}
+	call.Rate, call.PricePerMinuteMicros, call.HoldMicros = &rate, rate.PerMinuteMicros, hold
+	return nil
+}
+
 // step is the least by which a call is extended: of the legs that cost something, that with the longest increment.
 func (r *Rater) step(account *Account) time.Duration {
 	increment := 1
@@ -63,7 +82,6 @@ func (r *Rater) step(account *Account) time.Duration {
 	}
 	return time.Duration(r.cfg.MinGrantSeconds+increment) * time.Second
 }
-
 
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -106,7 +106,9 @@ func (r *Rater) Offer(ctx context.Context, store *models.Store, leg Leg, maxSeco
 }
 
 // least is the shortest grant: the configured one, and one increment on top.
-func (r *Rater) least(rate *models.Rate) int { return r.cfg.MinGrantSeconds + max(rate.IncrementSeconds, 1) }
+func (r *Rater) least(rate *models.Rate) int {
+	return r.cfg.MinGrantSeconds + max(rate.IncrementSeconds, 1)
+}
 
 // affordable is the longest grant that an amount pays for, at most most, in whole increments where it is shorter; 0 where it pays for none.
 func affordable(rate *models.Rate, amount int64, most int) int {

@@ -42,6 +42,7 @@ const (
 	ReasonInsufficientBalance = "insufficient_balance"
 	ReasonTrunkLimit          = "trunk_limit"
 	ReasonCustomerLimit       = "customer_limit"
+	ReasonSuspended           = "account_suspended"
 	ReasonDestination         = "destination_not_allowed"
 	ReasonInternalError       = "internal_error"
 	ReasonShutdown            = "shutdown"
@@ -238,12 +239,14 @@ type ending struct {
 	q850   int
 	sip    int
 	billed int
+	// reached says that the other side has answered the call or its request, whatever it said.
+	reached bool
 }
 
 // conclude decides what an ended leg is told as. asked is our own wish to end it, nil when there was none: it is
 // believed unless the switch says that the other side was faster.
 func conclude(direction string, answered bool, f hangupFacts, asked *intent) ending {
-	e := ending{cause: f.cause, q850: f.q850, sip: f.sip, billed: f.billed}
+	e := ending{cause: f.cause, q850: f.q850, sip: f.sip, billed: f.billed, reached: answered || direction == DirectionInbound || f.sip > 0}
 	if e.q850 == 0 {
 		e.q850 = q850[f.cause]
 	}

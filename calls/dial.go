@@ -168,6 +168,11 @@ func (d *dialing) rounds(parties []*called) (over bool, err error) {
 		if legs == nil {
 			legs = d.callable(parties)
 		}
+		if d.resumed == nil {
+			if legs, err = d.fund(legs); err != nil {
+				return true, err
+			}
+		}
 		if len(legs) == 0 {
 			return false, nil
 		}
@@ -264,10 +269,8 @@ func failsOver(reason string) bool {
 func (d *dialing) round(legs []*leg) error {
 	s := d.s
 	group := d.group
-	var longest time.Duration
 	for _, l := range legs {
 		group.Targets = append(group.Targets, d.address(l))
-		longest = max(longest, l.target.Timeout)
 	}
 	dial, err := esl.NewDialGroup(group)
 	if err != nil {
@@ -279,7 +282,7 @@ func (d *dialing) round(legs []*leg) error {
 		return err
 	}
 	s.node.pace.count(len(legs))
-	if err := d.open(longest); err != nil {
+	if err := d.open(); err != nil {
 		return err
 	}
 	s.onJoin = d.join
@@ -350,7 +353,10 @@ func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 		d.legs = append(d.legs, legs...)
 	}
 	d.remember(len(d.legs) - len(legs))
-	id, err := s.beginWith(app, func(ctx context.Context, tx *models.Store, _ *models.Call) error {
+	id, err := s.beginWith(app, func(ctx context.Context, tx *models.Store, call *models.Call) error {
+		if err := tx.UpdateCall(ctx, call, "granted_seconds", "caps"); err != nil { // see fund
+			return err
+		}
 		for _, l := range legs {
 			row := l.row
 			if err := tx.SaveLeg(ctx, &row); err != nil {
@@ -379,15 +385,14 @@ func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 
 // open prepares the call's own channel: an unanswered caller hears the other party ring and is answered by it, unless the action
 // says otherwise.
-func (d *dialing) open(longest time.Duration) error {
+func (d *dialing) open() error {
 	s := d.s
 	if !s.answered && s.call.Direction == DirectionInbound {
 		if !d.a.AnswerOnBridge {
 			if err := s.answer(esl.NewEventUUID()); err != nil {
 				return err
 			}
-		} else if err := s.capCall(longest); err != nil {
-			// The switch answers the call by itself; handleAnswer caps it to the second, this is for when we are dead.
+		} else if err := s.capCall(); err != nil { // the switch answers the call by itself
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"tandem/esl"
@@ -88,6 +89,20 @@ func (s *session) refuse(cause string) {
 	}
 }
 
+// refuseWith is refuse with a SIP status.
+func (s *session) refuseWith(sip int) {
+	if app, err := esl.Respond(sip); err == nil && sip != http.StatusServiceUnavailable {
+		ctx, cancel := s.command()
+		err := s.node.sw.Execute(ctx, s.channel, esl.NewEventUUID(), app)
+		cancel()
+		if err == nil {
+			return
+		}
+		s.log.Warn("inbound leg not refused with its status", "sip_code", sip, "error", err)
+	}
+	s.refuse(causeTempFailure)
+}
+
 // awaitJobHangup waits a moment for the switch's hangup event, which knows more than the result of the originate, and
 // otherwise ends the call with that result. Some failures, such as a gateway that is down, never have a channel; errNoRoom is one that may be
 // gone in a moment.
@@ -139,6 +154,7 @@ func (s *session) finish() error {
 	if err := s.clearLegs(); err != nil {
 		return err
 	}
+	s.dropCaps()
 	end := s.conclude()
 	now := s.m.cfg.Now()
 	tapes := s.closeTapes(now)
@@ -175,7 +191,7 @@ func (s *session) conclude() ending {
 	if !s.lost {
 		return conclude(s.call.Direction, s.answered, s.facts, asked)
 	}
-	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform}
+	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform, reached: s.call.RingingAt != nil}
 	if asked != nil {
 		// We had ended the channel; only the switch's word on it is missing.
 		end.reason, end.source, end.cause, end.q850, end.sip = asked.reason, asked.source, asked.cause, q850[asked.cause], asked.sip
@@ -211,6 +227,14 @@ func billable(call *models.Call, until time.Time) int {
 	return seconds
 }
 
+// billableLeg is how many seconds passed between the answer of a party and a moment.
+func billableLeg(row *models.Leg, until time.Time) int {
+	if row.AnsweredAt == nil || !until.After(*row.AnsweredAt) {
+		return 0
+	}
+	return int((until.Sub(*row.AnsweredAt) + time.Second - 1) / time.Second)
+}
+
 // end writes the end of a call inside a transaction. It works on any live call, with or without a session, and is
 // ErrStale when the call has ended already: that makes it run once.
 func (m *Manager) end(ctx context.Context, tx *models.Store, call *models.Call, e ending, at time.Time) error {
@@ -221,10 +245,37 @@ func (m *Manager) end(ctx context.Context, tx *models.Store, call *models.Call, 
 	call.Status, call.Reason, call.HangupSource = e.status, e.reason, e.source
 	call.Cause, call.Q850, call.SIPCode = e.cause, e.q850, e.sip
 	call.EndedAt = &at
-	if err := m.cfg.Rater.Settle(ctx, tx, call, e.billed); err != nil {
+	if call.Reason == ReasonTimeLimit {
+		reason, err := m.limitReason(ctx, tx, call)
+		if err != nil {
+			return err
+		}
+		call.Reason = reason
+	}
+	if err := m.cfg.Rater.Settle(ctx, tx, call, e.billed, e.reached); err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
 	return transit(ctx, tx, call, arrow, endingData(call))
+}
+
+// limitReason is why the switch has ended a call at its cap: it had lasted as long as it may, or its balance paid for no more.
+func (m *Manager) limitReason(ctx context.Context, tx *models.Store, call *models.Call) (string, error) {
+	if call.ShortAt != nil {
+		return ReasonInsufficientBalance, nil
+	}
+	rate := m.cfg.Rater.RateOf(call)
+	if rate.PerMinuteMicros == 0 || time.Duration(call.GrantedSeconds)*time.Second >= m.cfg.Rater.Longest(call) {
+		return ReasonTimeLimit, nil
+	}
+	// Nobody was there to extend it. It may be that nobody could have: not even by a second.
+	customer, err := tx.Customer(ctx, call.CustomerID)
+	if err != nil {
+		return "", fmt.Errorf("read the balance: %w", err)
+	}
+	if customer.FreeMicros() < rate.Cost(true, call.GrantedSeconds+1)-rate.Cost(true, call.GrantedSeconds) {
+		return ReasonInsufficientBalance, nil
+	}
+	return ReasonTimeLimit, nil
 }
 
 // endingData is what a terminal event says besides the call.

@@ -374,7 +374,7 @@ func (s *session) answer(id string) error {
 	if s.answered {
 		return nil
 	}
-	if err := s.capCall(0); err != nil {
+	if err := s.capCall(); err != nil {
 		return err
 	}
 	if _, err := s.execute(id, esl.Answer()); err != nil {

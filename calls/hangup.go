@@ -22,7 +22,7 @@ func (s *session) doHangup(a *actions.Hangup) (outcome, error) {
 	}
 	s.later = &why
 	return outcome{}, s.order("schedule the hangup", func(ctx context.Context) error {
-		return s.node.sw.SchedHangup(ctx, s.channel, a.AfterSeconds, why.cause)
+		return s.node.sw.ScheduleKill(ctx, s.channel, laterGroup(s.channel), a.AfterSeconds, why.cause)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"tandem/billing"
 	"tandem/models"
 )
 
@@ -73,12 +74,16 @@ func (s *session) admit() error {
 	if r.trunk != nil {
 		also = withTrunk(ctx, r.trunk, nil)
 	}
-	stored, err := s.m.insert(ctx, call, onArrive, also)
+	stored, err := s.m.insert(ctx, call, onArrive, r.trunk, also)
 	for _, refusal := range refusalsStored {
 		if errors.Is(err, refusal.err) {
 			s.log.Warn("inbound leg refused", "customer_id", r.customerID, "reason", refusal.reason, "error", err)
-			s.refuse(causeTempFailure)
-			return s.insertRefused(ctx, call, refusal.reason)
+			sip := http.StatusServiceUnavailable
+			if refusal.err == models.ErrInsufficientBalance {
+				sip = s.m.cfg.NoBalanceStatus
+			}
+			s.refuseWith(sip)
+			return s.insertRefused(ctx, call, refusal.reason, sip)
 		}
 	}
 	if errors.Is(err, models.ErrStale) {
@@ -110,10 +115,12 @@ var refusalsStored = []struct {
 	{models.ErrInsufficientBalance, ReasonInsufficientBalance},
 	{models.ErrTrunkFull, ReasonTrunkLimit},
 	{models.ErrCustomerFull, ReasonCustomerLimit},
+	{billing.ErrSuspended, ReasonSuspended},
+	{billing.ErrUnlisted, ReasonDestination},
 }
 
 // insertRefused stores an inbound call that is over before it began, with both of its events.
-func (s *session) insertRefused(ctx context.Context, call *models.Call, reason string) error {
+func (s *session) insertRefused(ctx context.Context, call *models.Call, reason string, sip int) error {
 	err := s.m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		refused := *call
 		arrow, _ := next("", onArrive)
@@ -127,7 +134,7 @@ func (s *session) insertRefused(ctx context.Context, call *models.Call, reason s
 		}
 		return s.m.end(ctx, tx, &refused, ending{
 			status: StatusFailed, reason: reason, source: SourcePlatform, cause: causeTempFailure,
-			q850: q850[causeTempFailure], sip: http.StatusServiceUnavailable,
+			q850: q850[causeTempFailure], sip: sip,
 		}, now)
 	})
 	if err != nil {

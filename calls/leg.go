@@ -260,7 +260,8 @@ func (s *session) endLeg(l *leg, facts hangupFacts, at time.Time) error {
 		at = now
 	}
 	seen := earlier(at, now)
-	return s.moveLeg(l, "leg.ended", func(row *models.Leg) {
+	var ended models.Leg
+	err := s.moveLeg(l, "leg.ended", func(row *models.Leg) {
 		row.Status, row.EndedAt = models.LegEnded, &seen
 		row.Cause, row.Q850, row.SIPCode = facts.cause, cmp.Or(facts.q850, q850[facts.cause]), facts.sip
 		row.DialStatus, row.Reason = s.legVerdict(l, facts)
@@ -270,7 +271,24 @@ func (s *session) endLeg(l *leg, facts hangupFacts, at time.Time) error {
 		if l.joined() && at.After(l.joinedAt) {
 			row.Seconds = float64(at.Sub(l.joinedAt).Milliseconds()) / 1000
 		}
+		row.BilledSeconds = s.legSeconds(row, facts, seen)
+		ended = *row
 	})
+	if err == nil {
+		s.spend(&ended)
+	}
+	return err
+}
+
+// legSeconds is for how long a party is billed: as the switch says, and otherwise until the last moment at which it is known to have lived.
+func (s *session) legSeconds(row *models.Leg, facts hangupFacts, end time.Time) int {
+	if row.AnsweredAt == nil || facts.billed > 0 || !facts.answeredAt.IsZero() {
+		return facts.billed
+	}
+	if s.lost {
+		end = earlier(end, s.node.lastSeen())
+	}
+	return billableLeg(row, end)
 }
 
 // joined says whether the party and the call heard each other.

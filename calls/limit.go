@@ -128,16 +128,12 @@ func (d *dialing) makeDo(legs []*leg, err error) error {
 	full := (*models.CustomerFullError)(nil)
 	errors.As(d.s.m.refused(err), &full)
 	d.legs = d.legs[:len(d.legs)-len(legs)]
-	verb := "dial"
-	if d.kind == models.LegTransfer {
-		verb = "transfer"
-	}
 	for n, l := range legs {
 		if n < full.Room {
 			l.party.tried--
 			continue
 		}
-		if err := d.refuseTarget(verb, l.party.index, ReasonCustomerLimit, "the account has all the calls that it may have: "+full.Limit); err != nil {
+		if err := d.refuseTarget(d.verb(), l.party.index, ReasonCustomerLimit, "the account has all the calls that it may have: "+full.Limit); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,9 @@ type message struct {
 	expired *detection
 	// screened is a dialled party whose greeting has lasted long enough to be judged.
 	screened *leg
+	// due is that the call comes to its cap, held a file that was fetched for it and is kept until its end.
+	due  bool
+	held string
 	// leave is that the call is another controller's from now on.
 	leave bool
 	// broken is that the time of a playback was over and it was broken off.

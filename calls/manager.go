@@ -104,6 +104,8 @@ type Config struct {
 	// WatchEvery is how often the watchdog looks for calls that nobody steers, channels that nobody has and bills that differ from
 	// the switches' records. Default 30 s.
 	WatchEvery time.Duration
+	// NoBalanceStatus is the SIP status that refuses an inbound call for which the balance does not pay. Default 503.
+	NoBalanceStatus int
 	// HangUpAtStop makes Stop end the calls, for a switch that ends with this process. Otherwise they are left to the next controller.
 	HangUpAtStop bool
 	// CommandInterval is how often the commands are looked for that other controllers have accepted. Default 50 ms.
@@ -142,6 +144,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Observer == nil {
 		c.Observer = nobody{}
 	}
+	c.NoBalanceStatus = cmp.Or(c.NoBalanceStatus, http.StatusServiceUnavailable)
 	c.SIPProfile = cmp.Or(c.SIPProfile, esl.DefaultProfile)
 	c.VoiceEngine = cmp.Or(c.VoiceEngine, "flite")
 	c.Voice = cmp.Or(c.Voice, "slt")

@@ -143,7 +143,7 @@ func (m *Manager) endUnseen(ctx context.Context, orphan *models.Call, cdr *model
 
 func (m *Manager) endUnseenIn(ctx context.Context, tx *models.Store, call *models.Call, cdr *models.CDR, sign time.Time) error {
 	now := m.cfg.Now()
-	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform}
+	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform, reached: call.RingingAt != nil}
 	var facts hangupFacts
 	if cdr != nil {
 		facts = factsOf(cdr)
@@ -154,7 +154,7 @@ func (m *Manager) endUnseenIn(ctx context.Context, tx *models.Store, call *model
 	} else if call.Status == StatusInProgress {
 		end.status, end.sip, end.billed = StatusCompleted, http.StatusOK, billable(call, sign)
 	}
-	if err := m.endLegsUnseen(ctx, tx, call, now); err != nil {
+	if err := m.endLegsUnseen(ctx, tx, call, now, sign); err != nil {
 		return err
 	}
 	tapes, err := runningTapes(ctx, tx, call)
@@ -196,7 +196,7 @@ func (m *Manager) answerUnseen(ctx context.Context, tx *models.Store, call *mode
 }
 
 // endLegsUnseen ends the parties of a call that no session has, each as its own CDR says where there is one.
-func (m *Manager) endLegsUnseen(ctx context.Context, tx *models.Store, call *models.Call, now time.Time) error {
+func (m *Manager) endLegsUnseen(ctx context.Context, tx *models.Store, call *models.Call, now, sign time.Time) error {
 	legs, err := tx.LegsOfCall(ctx, call.CustomerID, call.ID)
 	if err != nil || call.NodeID == nil {
 		return err
@@ -210,7 +210,7 @@ func (m *Manager) endLegsUnseen(ctx context.Context, tx *models.Store, call *mod
 		if err != nil && !errors.Is(err, models.ErrNotFound) {
 			return err
 		}
-		endLegUnseen(leg, cdr, now)
+		endLegUnseen(leg, cdr, now, sign)
 		if err := tx.SaveLeg(ctx, leg); err != nil {
 			return err
 		}
@@ -221,18 +221,18 @@ func (m *Manager) endLegsUnseen(ctx context.Context, tx *models.Store, call *mod
 	return nil
 }
 
-// endLegUnseen writes into a leg how it ended.
-func endLegUnseen(leg *models.Leg, cdr *models.CDR, now time.Time) {
+// endLegUnseen writes into a leg how it ended. sign is when its call is last known to have lived.
+func endLegUnseen(leg *models.Leg, cdr *models.CDR, now, sign time.Time) {
 	leg.Status, leg.EndedAt = models.LegEnded, &now
 	if cdr == nil {
-		leg.DialStatus, leg.Reason = dialFailed, ReasonNodeLost
+		leg.DialStatus, leg.Reason, leg.BilledSeconds = dialFailed, ReasonNodeLost, billableLeg(leg, sign)
 		if leg.AnsweredAt != nil {
 			leg.DialStatus = dialAnswered
 		}
 		return
 	}
 	facts := factsOf(cdr)
-	leg.EndedAt = &cdr.EndedAt
+	leg.EndedAt, leg.BilledSeconds = &cdr.EndedAt, facts.billed
 	leg.Cause, leg.Q850, leg.SIPCode = facts.cause, cmp.Or(facts.q850, q850[facts.cause]), facts.sip
 	if leg.AnsweredAt == nil && cdr.AnsweredAt != nil {
 		leg.AnsweredAt = cdr.AnsweredAt

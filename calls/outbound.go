@@ -93,10 +93,10 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 		if err := m.mayCall(call.CustomerID, &limits, call.To, ""); err != nil {
 			return nil, err
 		}
-		return m.insert(ctx, call, onEnqueue, also)
+		return m.insert(ctx, call, onEnqueue, nil, also)
 	}
 	stored, err := m.onNode(ctx, call, app, func(s *session, over *way) (*models.Call, error) {
-		return m.insert(ctx, call, onCreate, withTrunk(ctx, &over.trunk, withDial(ctx, s, also)))
+		return m.insert(ctx, call, onCreate, &over.trunk, withTrunk(ctx, &over.trunk, withDial(ctx, s, also)))
 	})
 	return stored, lostNode(err)
 }
@@ -192,8 +192,8 @@ func (s *session) dispatch(stored *models.Call) *models.Call {
 	return &created
 }
 
-// insert stores a new call with its hold and its first event, in one transaction.
-func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, also func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+// insert stores a new call with its hold and its first event, in one transaction. trunk is the one that it goes over or comes by, nil for none.
+func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, trunk *models.Trunk, also func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 	arrow, ok := next("", on)
 	if !ok {
 		return nil, fmt.Errorf("no new call is %s", on)
@@ -203,11 +203,11 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 		stored = *call
 		stored.Status = arrow.to[0]
 		if stored.Status != StatusQueued {
-			held, err := reserve(ctx, tx, stored.CustomerID, stored.Direction)
+			held, err := reserve(ctx, tx, priced(&stored, trunk), stored.MaxSeconds)
 			if err != nil {
 				return fmt.Errorf("reserve: %w", err)
 			}
-			stored.PricePerMinuteMicros, stored.HoldMicros, stored.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
+			held.Give(&stored)
 			if held.Bounded {
 				tx.TakeCustomer(ctx, stored.CustomerID, beginningOf(&stored))
 			}
@@ -235,7 +235,16 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, als
 }
 
 // reserve is how a transaction reserves some of a balance.
-type reserve func(ctx context.Context, tx *models.Store, customerID, direction string) (billing.Reservation, error)
+type reserve func(ctx context.Context, tx *models.Store, leg billing.Leg, maxSeconds int) (billing.Reservation, error)
+
+// priced is what a call's own leg is priced as.
+func priced(call *models.Call, trunk *models.Trunk) billing.Leg {
+	leg := billing.Leg{CustomerID: call.CustomerID, Direction: call.Direction, Number: call.To}
+	if trunk != nil {
+		leg.TrunkDeckID = trunk.RateDeckID
+	}
+	return leg
+}
 
 // reserving runs a transaction that reserves some of a balance, and once more for the least where others have taken of it meanwhile.
 func (m *Manager) reserving(ctx context.Context, fn func(tx *models.Store, reserve reserve) error) error {

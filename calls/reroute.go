@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"tandem/billing"
 	"tandem/models"
 	"tandem/webhooks"
 )
@@ -69,9 +70,16 @@ func (s *session) reroute(begun time.Time) (bool, error) {
 		if slices.Contains(tried, ways[i].trunk.ID) {
 			continue
 		}
-		err := s.takeWay(&ways[i], failed, len(tried))
-		if errors.Is(err, models.ErrTrunkFull) {
-			s.log.Info("trunk takes no more calls now", "trunk_id", ways[i].trunk.ID, "error", err)
+		rate, err := s.quote(priced(s.call, &ways[i].trunk))
+		if errors.Is(err, billing.ErrUnlisted) {
+			continue
+		}
+		if err != nil {
+			return false, s.unlessOver(err)
+		}
+		err = s.takeWay(&ways[i], rate, failed, len(tried))
+		if errors.Is(err, models.ErrTrunkFull) || errors.Is(err, models.ErrInsufficientBalance) {
+			s.log.Info("trunk does not take the call", "trunk_id", ways[i].trunk.ID, "error", err)
 			continue
 		}
 		if err != nil {
@@ -98,7 +106,7 @@ func (s *session) timeToRing(begun time.Time) time.Duration {
 
 // takeWay stores that an attempt has failed and that the call is dialled over another trunk, on a channel of its own, and makes the session that of
 // the new channel.
-func (s *session) takeWay(over *way, failed ending, attempt int) error {
+func (s *session) takeWay(over *way, rate models.Rate, failed ending, attempt int) error {
 	now := s.m.cfg.Now()
 	leg := models.Leg{
 		ID: models.NewID(models.PrefixLeg), CallID: s.call.ID, CustomerID: s.call.CustomerID, ChannelID: s.channel, Kind: models.LegAttempt, To: s.call.To,
@@ -108,9 +116,15 @@ func (s *session) takeWay(over *way, failed ending, attempt int) error {
 	if s.attempted.IsZero() { // by an earlier controller
 		leg.CreatedAt = s.call.CreatedAt
 	}
+	promised := s.m.cfg.Rater.RateOf(s.call)
+	leg.Rate = &promised
 	if rung := s.call.RingingAt; rung != nil && !rung.Before(leg.CreatedAt) {
 		leg.RingingAt = rung
 	}
+	if _, err := s.account(now); err != nil { // what its earlier attempts have cost
+		return err
+	}
+	cost := s.purse.spent + billing.LegCost(&leg)
 	channel := uuid.NewString()
 	var command *models.Command
 	err := s.change(webhooks.KindRerouted, func(ctx context.Context, tx *models.Store, call *models.Call) error {
@@ -119,7 +133,12 @@ func (s *session) takeWay(over *way, failed ending, attempt int) error {
 			return err
 		}
 		call.TrunkID, call.ChannelID = &over.trunk.ID, channel
-		if err := tx.UpdateCall(ctx, call, "trunk_id", "channel_id"); err != nil {
+		if rate != promised || cost != s.purse.spent {
+			if err := s.m.cfg.Rater.Repromise(ctx, tx, call, rate, cost); err != nil {
+				return err
+			}
+		}
+		if err := tx.UpdateCall(ctx, call, "trunk_id", "channel_id", "rate", "price_per_minute_micros"); err != nil {
 			return err
 		}
 		if over.trunk.Limits.Limited() {
@@ -138,6 +157,7 @@ func (s *session) takeWay(over *way, failed ending, attempt int) error {
 	if err != nil {
 		return err
 	}
+	s.purse.spent = cost
 	s.log.Info("call goes over the next trunk", "trunk_id", *leg.TrunkID, "next_trunk_id", over.trunk.ID, "reason", failed.reason, "sip_code", failed.sip)
 	if s.stopJob != nil {
 		s.stopJob()

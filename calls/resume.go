@@ -131,6 +131,9 @@ func (s *session) resume() error {
 			return err
 		}
 	}
+	if err := s.restoreCap(); err != nil {
+		return err
+	}
 	if s.call.Direction == DirectionOutbound {
 		err := s.overTrunks(func() error { return s.await(nil, func() bool { return s.answered && s.parked }) })
 		if err != nil {

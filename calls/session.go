@@ -105,6 +105,7 @@ type session struct {
 	private     bool             // a sensitive gather runs: nobody is told what is typed
 	keys        string           // that the call's party has pressed since listening began
 
+	purse     purse
 	questions []models.AnswerRequest // requests to the application, to be written with the next change of the call
 }
 
@@ -153,6 +154,7 @@ func (s *session) run() {
 			s.stopJob()
 		}
 	}()
+	defer s.stopWatchingCap()
 	var err error
 	defer s.recovered(&err) // the watchdog ends the call
 	err = s.live()
@@ -318,6 +320,10 @@ func (s *session) handle(m message) error {
 		s.handleBond(m.bond)
 	case m.group != nil:
 		return s.handleGroup(m.group)
+	case m.due:
+		return s.due()
+	case m.held != "":
+		s.flow.files = append(s.flow.files, m.held)
 	}
 	return nil
 }
@@ -374,11 +380,10 @@ func (s *session) handleAnswer(at time.Time) error {
 	if err := s.move(onAnswer, func(call *models.Call) { call.AnsweredAt = &at }); err != nil {
 		return err
 	}
-	if !s.legsEnded() {
-		// A dialled party answered it, not we.
-		if err := s.capCall(0); err != nil {
-			return err
-		}
+	if s.call.Direction == DirectionOutbound || s.adopted {
+		s.capAnswered()
+	} else if err := s.capCall(); err != nil { // a dialled party answered it, not we
+		return err
 	}
 	if s.call.Record {
 		return s.recordCall()

@@ -29,7 +29,7 @@ func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx
 		return nil, fmt.Errorf("find application: %w", err)
 	}
 	stored, err := m.onNode(ctx, waiting, app, func(s *session, over *way) (*models.Call, error) {
-		return m.start(ctx, waiting, withTrunk(ctx, &over.trunk, withDial(ctx, s, inTx)))
+		return m.start(ctx, waiting, &over.trunk, withTrunk(ctx, &over.trunk, withDial(ctx, s, inTx)))
 	})
 	if errors.Is(err, errKnownCall) {
 		return nil, ErrCallNotQueued
@@ -58,7 +58,7 @@ func startable(call *models.Call) error {
 }
 
 // start stores that a queued call is dialled, where and for how much.
-func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+func (m *Manager) start(ctx context.Context, placed *models.Call, trunk *models.Trunk, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 	arrow, ok := next(StatusQueued, onDispatch)
 	if !ok {
 		return nil, errors.New("the state table starts no queued call")
@@ -72,11 +72,11 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, inTx func(tx *
 		if err := startable(call); err != nil {
 			return err
 		}
-		held, err := reserve(ctx, tx, call.CustomerID, call.Direction)
+		held, err := reserve(ctx, tx, priced(call, trunk), call.MaxSeconds)
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
 		}
-		call.PricePerMinuteMicros, call.HoldMicros, call.GrantedSeconds = held.PricePerMinuteMicros, held.HoldMicros, held.GrantedSeconds
+		held.Give(call)
 		if held.Bounded {
 			tx.TakeCustomer(ctx, call.CustomerID, beginningOf(call))
 		}

@@ -31,6 +31,7 @@ type trunkBook struct {
 type trunkPage struct {
 	trunks []models.Trunk
 	limits models.CustomerLimits
+	decks  bool // there are rate decks that price its calls
 	read   time.Time
 }
 
@@ -44,11 +45,19 @@ func (b *trunkBook) read(ctx context.Context, customerID string) (trunkPage, err
 	if err != nil {
 		return trunkPage{}, err
 	}
-	limits, err := b.store.LimitsOf(ctx, customerID)
+	customer, err := b.store.Customer(ctx, customerID)
 	if err != nil {
 		return trunkPage{}, err
 	}
-	page := trunkPage{trunks: trunks, limits: limits, read: time.Now()}
+	ids := []string{customer.RateDeckID}
+	for i := range trunks {
+		ids = append(ids, trunks[i].RateDeckID)
+	}
+	decks, err := b.store.DecksFor(ctx, customer.Currency, ids...)
+	if err != nil {
+		return trunkPage{}, err
+	}
+	page := trunkPage{trunks: trunks, limits: customer.Limits, decks: len(decks) > 0, read: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, known := b.pages[customerID]; !known && len(b.pages) >= bookLimit {

@@ -114,7 +114,9 @@ var settings = []setting{
 	{"outbound_price", "0.01", "Price of a minute of an outbound call, in units of the currency, up to six decimals."},
 	{"inbound_price", "0.005", "Price of a minute of an inbound call."},
 	{"billing_increment", "60", "Seconds in a billing increment; every increment begun is paid."},
-	{"max_grant", "3600", "Longest time in seconds that one reservation allows a call; the switch ends the call there."},
+	{"max_grant", "3600", "Longest time in seconds for which the cost of a call is held at a time. A call that lasts longer is held more for before; without a controller, the switch ends it there."},
+	{"max_call", "14400", "Longest time in seconds that a call may last, where no limit says less; the switch ends the call there."},
+	{"no_balance_status", "503", "SIP status that refuses an inbound call for which the balance does not pay, 400 to 699."},
 	{"currency", "USD", "ISO 4217 code of new customers' accounts."},
 	{"new_customer_max_calls", "20", "Calls and dialled parties that a new customer may have at a time, unless an operator says otherwise; `0`: any number. Existing customers keep what they have."},
 	{"new_customer_max_calls_per_second", "5", "Outbound calls and dialled parties that a new customer may begin in a second; `0`: any number."},
@@ -229,6 +231,7 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 			InboundPerMinuteMicros:  r.micros("inbound_price"),
 			IncrementSeconds:        r.integer("billing_increment", 1, 3600),
 			MaxGrantSeconds:         r.integer("max_grant", 120, 86400),
+			MaxCallSeconds:          r.integer("max_call", 60, 7*86400),
 		},
 	}
 	r.voices(cfg)

@@ -41,6 +41,8 @@ const (
 	KindTrunkRegistered   = "trunk.registered"
 	KindTrunkUnregistered = "trunk.unregistered"
 
+	KindBalanceLow = "balance.low"
+
 	KindTest = "webhook.test"
 )
 

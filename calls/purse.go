@@ -1,0 +1,388 @@
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"tandem/billing"
+	"tandem/esl"
+	"tandem/models"
+	"tandem/webhooks"
+)
+
+// A call may go on until its hold is used up, and the switch ends it then: its cap. Before that moment more is held, then the switch is given the
+// later cap, and only then the old one is deleted, so that whoever dies meanwhile, the call is never without one:
+//
+//	what has happened                         what the switch does if we die now
+//	nothing yet                               ends the call at the old cap
+//	the larger hold is committed              the same; the next controller sends the new cap
+//	the new cap is scheduled                  ends the call at the old cap, which is the earlier one
+//	the old cap is deleted                    ends the call at the new cap
+//
+// Caps are numbered, and each is a group of the switch's scheduler: the first, which an originate takes along, that of the channel's own name.
+
+const (
+	// capLead is how long before the cap a call is extended.
+	capLead = 20 * time.Second
+	// capRetry is how long after an extension that failed the next one is tried: money may come, or the database.
+	capRetry = 5 * time.Second
+)
+
+// purse is what a session knows of its call's money.
+type purse struct {
+	// until is when the switch ends the call; zero while it has no cap yet.
+	until time.Time
+	// spent is what the legs that have ended have cost, where counted says that it was reckoned up.
+	spent   int64
+	counted bool
+	timer   *time.Timer
+	// noticed says that the parties have been told that the money runs out.
+	noticed bool
+}
+
+// capGroup is the scheduler's group of a call's cap.
+func capGroup(channel string, n int) string {
+	if n == 0 {
+		return channel
+	}
+	return channel + "." + strconv.Itoa(n)
+}
+
+// laterGroup is the group of a hangup that an action has scheduled.
+func laterGroup(channel string) string { return channel + ".later" }
+
+// account is what the call costs as it goes on, with parties that are about to be called.
+func (s *session) account(now time.Time, more ...*leg) (*billing.Account, error) {
+	if !s.purse.counted {
+		rows, err := s.storedLegs()
+		if err != nil {
+			return nil, err
+		}
+		s.purse.spent, s.purse.counted = 0, true
+		for i := range rows {
+			if rows[i].Status == models.LegEnded {
+				s.purse.spent += billing.LegCost(&rows[i])
+			}
+		}
+	}
+	own := billing.Running{Rate: s.m.cfg.Rater.RateOf(s.call), Since: now}
+	if s.call.AnsweredAt != nil {
+		own.Since = earlier(*s.call.AnsweredAt, now)
+	}
+	account := &billing.Account{SpentMicros: s.purse.spent, Legs: []billing.Running{own}}
+	for _, l := range s.legs {
+		if l.facts == nil && l.row.Rate != nil {
+			more = append(more, l)
+		}
+	}
+	for _, l := range more {
+		running := billing.Running{Rate: *l.row.Rate, Since: now}
+		if !l.answered.IsZero() {
+			running.Since = earlier(l.answered, now)
+		}
+		account.Legs = append(account.Legs, running)
+	}
+	return account, nil
+}
+
+// longest is when the call has lasted as long as it may.
+func (s *session) longest(account *billing.Account) time.Time {
+	return account.Legs[0].Since.Add(s.m.cfg.Rater.Longest(s.call))
+}
+
+// spend notes what a leg that has ended has cost.
+func (s *session) spend(row *models.Leg) {
+	if s.purse.counted {
+		s.purse.spent += billing.LegCost(row)
+	}
+}
+
+// watchCap wakes the session before its call's cap.
+func (s *session) watchCap() {
+	left := s.purse.until.Sub(s.m.cfg.Now())
+	s.wakeForCap(max(left-min(capLead, left/2), time.Second))
+}
+
+func (s *session) wakeForCap(after time.Duration) {
+	s.stopWatchingCap()
+	s.purse.timer = time.AfterFunc(after, func() { s.box.put(message{due: true}) })
+}
+
+func (s *session) stopWatchingCap() {
+	if s.purse.timer != nil {
+		s.purse.timer.Stop()
+	}
+}
+
+// capAnswered notes the cap that the switch has since an outbound call was answered.
+func (s *session) capAnswered() {
+	if s.purse.until.IsZero() && s.call.AnsweredAt != nil {
+		s.purse.until = s.call.AnsweredAt.Add(time.Duration(s.call.GrantedSeconds) * time.Second)
+		s.watchCap()
+	}
+}
+
+// capCall gives the switch the first cap of a call that we answer: it must never be up without a limit, even if we die now.
+func (s *session) capCall() error {
+	if !s.purse.until.IsZero() {
+		return nil
+	}
+	granted := time.Duration(s.call.GrantedSeconds) * time.Second
+	until := s.m.cfg.Now().Add(granted)
+	err := s.order("cap the call", func(ctx context.Context) error {
+		return s.node.sw.SchedHangup(ctx, s.channel, granted, causeTimeLimit)
+	})
+	if err != nil {
+		return err
+	}
+	s.purse.until = until
+	s.watchCap()
+	return nil
+}
+
+// moveCap gives the switch the call's cap of the number that is stored, and deletes the ones before it: as many as may be left.
+func (s *session) moveCap(until time.Time, left int) error {
+	n := s.call.Caps
+	err := s.order("cap the call", func(ctx context.Context) error {
+		after := max(until.Sub(s.m.cfg.Now()).Truncate(time.Second), time.Second)
+		return s.node.sw.ScheduleKill(ctx, s.channel, capGroup(s.channel, n), after, causeTimeLimit)
+	})
+	if err != nil {
+		return err
+	}
+	s.purse.until = until
+	s.watchCap()
+	for old := n - 1; old >= max(n-left, 0); old-- {
+		err := s.order("delete the old cap", func(ctx context.Context) error { return s.node.sw.Unschedule(ctx, capGroup(s.channel, old)) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// regrant writes a later or earlier cap into a call.
+func (s *session) regrant(call *models.Call, until time.Time) {
+	since := s.m.cfg.Now()
+	if call.AnsweredAt != nil {
+		since = *call.AnsweredAt
+	}
+	call.GrantedSeconds = max(int(until.Sub(since)/time.Second), 1)
+	call.Caps++
+}
+
+// restoreCap gives a call that was taken over its cap anew, unless it has had but its first. What an earlier controller was doing when it died may
+// have left a cap more than is stored.
+func (s *session) restoreCap() error {
+	if s.call.AnsweredAt == nil && s.call.Caps == 0 && s.legsEnded() {
+		return nil
+	}
+	if s.call.Caps == 0 && s.legsEnded() {
+		s.capAnswered()
+		return nil
+	}
+	now := s.m.cfg.Now()
+	account, err := s.account(now)
+	if err != nil {
+		return err
+	}
+	until, _ := s.m.cfg.Rater.Covers(s.call, account, now, s.longest(account))
+	err = s.change("restore the cap", func(ctx context.Context, tx *models.Store, call *models.Call) error {
+		s.regrant(call, until)
+		call.Caps++ // the number that may be taken
+		return tx.UpdateCall(ctx, call, "granted_seconds", "caps")
+	})
+	if err != nil {
+		return err
+	}
+	return s.moveCap(until, 3)
+}
+
+// due is called before the cap: a call with money left goes on, one without is told that it will end.
+func (s *session) due() error {
+	if s.ended || s.asked != nil || s.purse.until.IsZero() {
+		return nil
+	}
+	if s.m.outage.holds(s) {
+		// Nothing can be held without the database.
+		s.wakeForCap(capRetry)
+		return nil
+	}
+	err := s.extend()
+	if errors.Is(err, models.ErrInsufficientBalance) {
+		return s.runDry()
+	}
+	return err
+}
+
+// extend lets the call last longer, or as long with parties that are about to be called, and holds what that may cost where what is held does not pay
+// for it. models.ErrInsufficientBalance where the balance does not either.
+func (s *session) extend(more ...*leg) error {
+	now := s.m.cfg.Now()
+	account, err := s.account(now, more...)
+	if err != nil {
+		return err
+	}
+	limit := s.longest(account)
+	until, enough := s.m.cfg.Rater.Covers(s.call, account, now, limit)
+	switch {
+	case enough && len(more) > 0:
+		return s.coverUntil(until)
+	case enough && until.After(s.purse.until):
+		// Parties that did not answer at once left more than was reckoned with.
+		err := s.change("extend", func(ctx context.Context, tx *models.Store, call *models.Call) error {
+			s.regrant(call, until)
+			return tx.UpdateCall(ctx, call, "granted_seconds", "caps")
+		})
+		if err != nil {
+			return err
+		}
+		return s.moveCap(until, 1)
+	case enough:
+		if s.purse.until.Before(limit) {
+			s.watchCap()
+		}
+		return nil // it will have lasted as long as it may
+	}
+	next, err := s.holdMore(account, now, limit, true)
+	if errors.Is(err, models.ErrBalanceTaken) {
+		next, err = s.holdMore(account, now, limit, false)
+	}
+	if err != nil {
+		return err
+	}
+	return s.moveCap(next.Until, 1)
+}
+
+// coverUntil gives the switch an earlier cap, or the first one: what is held pays for the parties that are about to be called no longer. A later one has
+// time until the old one is near.
+func (s *session) coverUntil(until time.Time) error {
+	if !s.purse.until.IsZero() && !until.Before(s.purse.until) {
+		return nil
+	}
+	if s.purse.until.IsZero() && s.call.Caps == 0 {
+		s.call.GrantedSeconds = min(s.call.GrantedSeconds, max(int(until.Sub(s.m.cfg.Now())/time.Second), 1))
+		return s.capCall()
+	}
+	s.regrant(s.call, until) // stored with the parties
+	return s.moveCap(until, 1)
+}
+
+func (s *session) holdMore(account *billing.Account, now, limit time.Time, greedy bool) (billing.Extension, error) {
+	var next billing.Extension
+	short := false
+	err := s.change("extend", func(ctx context.Context, tx *models.Store, call *models.Call) (err error) {
+		if next, err = s.m.cfg.Rater.Extend(ctx, tx, call, account, now, limit, greedy); err != nil {
+			return err
+		}
+		s.regrant(call, next.Until)
+		short = next.Last && call.ShortAt == nil
+		switch {
+		case short:
+			if err := s.tellShort(ctx, tx, call, next.Until); err != nil {
+				return err
+			}
+		case !next.Last:
+			call.ShortAt = nil // money has come
+		}
+		return tx.UpdateCall(ctx, call, "granted_seconds", "caps", "short_at")
+	})
+	if err == nil && short {
+		s.notice()
+	}
+	return next, err
+}
+
+// runDry tells of a call whose balance pays for no more. It ends at its cap, unless money comes before.
+func (s *session) runDry() error {
+	s.wakeForCap(capRetry)
+	if s.call.ShortAt != nil {
+		return nil
+	}
+	err := s.change(webhooks.KindBalanceLow, func(ctx context.Context, tx *models.Store, call *models.Call) error {
+		if err := s.tellShort(ctx, tx, call, s.purse.until); err != nil {
+			return err
+		}
+		return tx.UpdateCall(ctx, call, "short_at")
+	})
+	if err == nil {
+		s.notice()
+	}
+	return err
+}
+
+// tellShort notes that the balance does not pay for the call beyond a moment.
+func (s *session) tellShort(ctx context.Context, tx *models.Store, call *models.Call, until time.Time) error {
+	now := s.m.cfg.Now()
+	call.ShortAt = &now
+	s.log.Info("the balance pays for the call no longer", "ends_at", until, "hold_micros", call.HoldMicros)
+	customer, err := tx.Customer(ctx, call.CustomerID)
+	if err != nil {
+		return fmt.Errorf("read the balance: %w", err)
+	}
+	return emit(ctx, tx, call, webhooks.KindBalanceLow, map[string]any{
+		"seconds_left": int(max(until.Sub(now), 0) / time.Second), "balance_micros": customer.BalanceMicros, "available_micros": customer.FreeMicros(),
+		"currency": customer.Currency,
+	})
+}
+
+// notice mixes the application's notice into what both sides hear. The flow goes on meanwhile.
+func (s *session) notice() {
+	url := s.app.BalanceNoticeURL
+	if url == "" || s.purse.noticed {
+		return
+	}
+	s.purse.noticed = true
+	channels := []string{s.channel}
+	for _, l := range s.legs {
+		if l.facts == nil && l.joined() {
+			channels = append(channels, l.row.ChannelID)
+		}
+	}
+	m, n, log := s.m, s.node, s.log
+	m.goWork(func() {
+		path, err := m.media.fetch(m.ctx, m.cfg.mediaDir(n.row), url, false)
+		if err != nil {
+			log.Warn("balance notice not played", "error", err)
+			return
+		}
+		if !s.box.put(message{held: path}) { // the call has ended
+			m.media.release([]string{path})
+			return
+		}
+		file, err := n.place(m.ctx, path)
+		for _, channel := range channels {
+			if err == nil {
+				ctx, cancel := context.WithTimeout(m.ctx, m.cfg.CommandTimeout)
+				err = n.sw.Overlay(ctx, channel, file)
+				cancel()
+			}
+		}
+		if err != nil && !errors.Is(err, esl.ErrNoSuchChannel) {
+			log.Warn("balance notice not played", "error", err)
+		}
+	})
+}
+
+// dropCaps deletes what the switch would keep scheduled although the call has ended.
+func (s *session) dropCaps() {
+	s.stopWatchingCap()
+	var groups []string
+	if s.call.Caps > 0 {
+		groups = append(groups, capGroup(s.channel, s.call.Caps))
+	}
+	if s.later != nil {
+		groups = append(groups, laterGroup(s.channel))
+	}
+	for _, group := range groups {
+		ctx, cancel := s.command()
+		err := s.node.sw.Unschedule(ctx, group)
+		cancel()
+		if err != nil {
+			s.log.Debug("what was scheduled is left to the switch", "group", group, "error", err)
+		}
+	}
+}
