@@ -24,6 +24,7 @@ type callCreate struct {
 	Start         *bool             `json:"start" doc:"false stores the call with status queued, until POST /v1/calls/:id/start. Default true."`
 	Detection     json.RawMessage   `json:"machine_detection" raw:"any" nullable:"true" doc:"Judges whether a human or a machine answers: true for the defaults, or an object with mode, async, timeout and on_machine."`
 	Timeout       *int              `json:"timeout" minimum:"5" maximum:"600" doc:"Seconds the call may ring. Default 60."`
+	DryRun        *bool             `json:"dry_run" doc:"true makes no call: the answer (200) says by what way it would be dialled, at what price, what would be held, and how long the balance would last."`
 }
 
 type callCancel struct{}
@@ -115,6 +116,9 @@ func (s *Server) createCall(r *request) (any, error) {
 		return nil, err
 	}
 	request.ApplicationID = *in.ApplicationID
+	if in.DryRun != nil && *in.DryRun {
+		return s.foresee(r, request)
+	}
 	var answer callObject
 	request.InTx = func(tx *models.Store, call *models.Call) error {
 		answer = toCall(call)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"tandem/billing"
 	"tandem/calls"
 	"tandem/models"
 )
@@ -42,6 +43,19 @@ func (f *fakeCalls) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.dialled)
+}
+
+// Foresee knows no trunks: it has one to offer, at a price of its own.
+func (f *fakeCalls) Foresee(context.Context, calls.CreateRequest) (*calls.Prospect, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	offer := billing.Offer{LongestSeconds: 600}
+	offer.Rate = models.Rate{Prefix: "44", Destination: "United Kingdom", PerMinuteMicros: 12_000, IncrementSeconds: 60}
+	offer.HoldMicros, offer.GrantedSeconds = 24_000, 120
+	return &calls.Prospect{Trunk: models.Trunk{ID: "trunk_1", GatewayName: "carrier"}, Number: "0044", Offer: offer}, nil
 }
 
 func (f *fakeCalls) Create(ctx context.Context, request calls.CreateRequest) (*models.Call, error) {

@@ -141,6 +141,15 @@ func (w documentWriter) responses(op *openapi3.Operation, route route) error {
 		success.Content = openapi3.NewContentWithJSONSchemaRef(ref)
 	}
 	op.AddResponse(route.status, success)
+	if route.dry != nil {
+		ref, err := w.reference(reflect.TypeOf(route.dry))
+		if err != nil {
+			return err
+		}
+		dry := openapi3.NewResponse().WithDescription("Nothing was done: dry_run").WithContent(openapi3.NewContentWithJSONSchemaRef(ref))
+		dry.Headers = success.Headers
+		op.AddResponse(http.StatusOK, dry)
+	}
 
 	byStatus := map[int][]any{}
 	codes := route.implied()

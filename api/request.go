@@ -84,6 +84,9 @@ func (s *Server) handler(route route) fiber.Handler {
 			}
 			return err
 		}
+		if route.dry != nil && reflect.TypeOf(answer) == reflect.TypeOf(route.dry) {
+			return write(c, ok, answer)
+		}
 		return write(c, route.status, answer)
 	}
 }

@@ -37,6 +37,8 @@ type route struct {
 	status int
 	// response is a zero value of the answer's type, nil where there is none.
 	response any
+	// dry is a zero value of what the route answers, with 200, to a request that only asks what would become of it; nil where there is none.
+	dry any
 	// codes are the error codes beyond those that implied gives.
 	codes []string
 	// public routes need no key.
@@ -202,8 +204,8 @@ func (s *Server) routes() []route {
 
 		{method: http.MethodPost, path: "/v1/calls", id: "createCall", tag: "calls", summary: "Place a call",
 			details: "The call is answered for with status dialing and dialled at once; with start false its status is queued until POST /start.",
-			request: callCreate{}, status: created, response: callObject{}, handle: s.createCall,
-			codes: []string{codeInsufficientBalance, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable, codeNotFound}},
+			request: callCreate{}, status: created, response: callObject{}, dry: prospectObject{}, handle: s.createCall,
+			codes: []string{codeInsufficientBalance, codeAccountSuspended, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable, codeNotFound}},
 		{method: http.MethodGet, path: "/v1/calls", id: "listCalls", tag: "calls", summary: "List calls, newest first",
 			query: callFilters, status: ok, response: list[callObject]{}, handle: s.listCalls},
 		{method: http.MethodGet, path: "/v1/calls/:id", id: "getCall", tag: "calls", summary: "Get a call",
@@ -218,11 +220,11 @@ func (s *Server) routes() []route {
 			codes: []string{codeCallNotActive, codeNoNodeAvailable}},
 		{method: http.MethodPost, path: "/v1/calls/:id/start", id: "startCall", tag: "calls", summary: "Dial a queued call",
 			request: emptyCreate{}, bodyOptional: true, status: accepted, response: callObject{}, handle: s.startCall,
-			codes: []string{codeCallNotActive, codeCallNotQueued, codeInsufficientBalance, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable}},
+			codes: []string{codeCallNotActive, codeCallNotQueued, codeInsufficientBalance, codeAccountSuspended, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable}},
 		{method: http.MethodPost, path: "/v1/calls/:id/retry", id: "retryCall", tag: "calls", summary: "Place an ended outbound call again",
 			details: "Makes a new call, whose retry_of names the old one.",
 			request: emptyCreate{}, bodyOptional: true, status: created, response: callObject{}, handle: s.retryCall,
-			codes: []string{codeCallActive, codeInsufficientBalance, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable}},
+			codes: []string{codeCallActive, codeInsufficientBalance, codeAccountSuspended, codeNoActiveTrunk, codeDestination, codeTrunkLimit, codeCustomerLimit, codeNoNodeAvailable}},
 		{method: http.MethodGet, path: "/v1/calls/:id/events", id: "listCallEvents", tag: "calls", summary: "List a call's events, oldest first",
 			details: "The journal: every event, also of the kinds that the application does not have delivered.",
 			query:   paging, status: ok, response: list[eventObject]{}, handle: s.listEvents},

@@ -34,6 +34,8 @@ type Calls interface {
 	// Create stores a call with its hold and first event and dials after the commit. The request's InTx runs inside the
 	// transaction; its error undoes everything.
 	Create(ctx context.Context, request calls.CreateRequest) (*models.Call, error)
+	// Foresee says what Create would come to, and creates nothing.
+	Foresee(ctx context.Context, request calls.CreateRequest) (*calls.Prospect, error)
 	// Cancel ends a live call, or returns calls.ErrCallNotActive. inTx runs inside the transaction that records it.
 	Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error)
 	// Direct gives a live call new actions, StartCall dials a queued call, Retry places an ended one again.

@@ -26,21 +26,21 @@ func TestCapturedEndings(t *testing.T) {
 		asked     *intent
 		want      ending
 	}{
-		"originate-busy-486":                    {DirectionOutbound, false, nil, ending{StatusBusy, ReasonBusy, SourceCallee, "USER_BUSY", 17, 486, 0}},
-		"originate-decline-603":                 {DirectionOutbound, false, nil, ending{StatusRejected, ReasonDeclined, SourceCallee, "CALL_REJECTED", 21, 603, 0}},
-		"originate-notfound-404":                {DirectionOutbound, false, nil, ending{StatusFailed, ReasonInvalidNumber, SourceCarrier, "UNALLOCATED_NUMBER", 1, 404, 0}},
-		"originate-unavailable-503":             {DirectionOutbound, false, nil, ending{StatusFailed, ReasonCarrierError, SourceCarrier, "NORMAL_TEMPORARY_FAILURE", 41, 503, 0}},
-		"originate-no-answer-timeout":           {DirectionOutbound, false, nil, ending{StatusNoAnswer, ReasonNoAnswer, SourcePlatform, "NO_ANSWER", 19, 487, 0}},
-		"originate-cancelled-while-ringing":     {DirectionOutbound, false, cancel, ending{StatusCanceled, ReasonCanceled, SourceAPI, "ORIGINATOR_CANCEL", 16, 487, 0}},
-		"originate-answer-we-hang-up":           {DirectionOutbound, true, hangup, ending{StatusCompleted, ReasonCompleted, SourceActions, "NORMAL_CLEARING", 16, 200, 1}},
-		"originate-answer-callee-hangs-up":      {DirectionOutbound, true, hangup, ending{StatusCompleted, ReasonCalleeHangup, SourceCallee, "NORMAL_CLEARING", 16, 200, 2}},
-		"originate-early-media-183":             {DirectionOutbound, true, nil, ending{StatusCompleted, ReasonCalleeHangup, SourceCallee, "NORMAL_CLEARING", 16, 200, 3}},
-		"inbound-caller-cancels-before-answer":  {DirectionInbound, false, nil, ending{StatusCanceled, ReasonCallerHangup, SourceCaller, "ORIGINATOR_CANCEL", 16, 487, 0}},
-		"inbound-caller-hangs-up-during-play":   {DirectionInbound, true, nil, ending{StatusCompleted, ReasonCallerHangup, SourceCaller, "NORMAL_CLEARING", 16, 200, 1}},
-		"inbound-reject-busy":                   {DirectionInbound, false, &intent{reason: "busy", source: SourceActions, status: StatusRejected, sip: 486}, ending{StatusRejected, "busy", SourceActions, "USER_BUSY", 17, 486, 0}},
-		"inbound-bridge-busy":                   {DirectionInbound, false, &intent{reason: "declined", source: SourceActions, status: StatusRejected, sip: 603}, ending{StatusRejected, "declined", SourceActions, "NORMAL_CLEARING", 16, 603, 0}},
-		"inbound-gather-dtmf":                   {DirectionInbound, true, hangup, ending{StatusCompleted, ReasonCompleted, SourceActions, "NORMAL_CLEARING", 16, 200, 5}},
-		"inbound-caller-hangs-up-during-play#2": {DirectionInbound, true, hangup, ending{StatusCompleted, ReasonCallerHangup, SourceCaller, "NORMAL_CLEARING", 16, 200, 1}},
+		"originate-busy-486":                    {DirectionOutbound, false, nil, ending{StatusBusy, ReasonBusy, SourceCallee, "USER_BUSY", 17, 486, 0, true}},
+		"originate-decline-603":                 {DirectionOutbound, false, nil, ending{StatusRejected, ReasonDeclined, SourceCallee, "CALL_REJECTED", 21, 603, 0, true}},
+		"originate-notfound-404":                {DirectionOutbound, false, nil, ending{StatusFailed, ReasonInvalidNumber, SourceCarrier, "UNALLOCATED_NUMBER", 1, 404, 0, true}},
+		"originate-unavailable-503":             {DirectionOutbound, false, nil, ending{StatusFailed, ReasonCarrierError, SourceCarrier, "NORMAL_TEMPORARY_FAILURE", 41, 503, 0, true}},
+		"originate-no-answer-timeout":           {DirectionOutbound, false, nil, ending{StatusNoAnswer, ReasonNoAnswer, SourcePlatform, "NO_ANSWER", 19, 487, 0, true}},
+		"originate-cancelled-while-ringing":     {DirectionOutbound, false, cancel, ending{StatusCanceled, ReasonCanceled, SourceAPI, "ORIGINATOR_CANCEL", 16, 487, 0, true}},
+		"originate-answer-we-hang-up":           {DirectionOutbound, true, hangup, ending{StatusCompleted, ReasonCompleted, SourceActions, "NORMAL_CLEARING", 16, 200, 1, true}},
+		"originate-answer-callee-hangs-up":      {DirectionOutbound, true, hangup, ending{StatusCompleted, ReasonCalleeHangup, SourceCallee, "NORMAL_CLEARING", 16, 200, 2, true}},
+		"originate-early-media-183":             {DirectionOutbound, true, nil, ending{StatusCompleted, ReasonCalleeHangup, SourceCallee, "NORMAL_CLEARING", 16, 200, 3, true}},
+		"inbound-caller-cancels-before-answer":  {DirectionInbound, false, nil, ending{StatusCanceled, ReasonCallerHangup, SourceCaller, "ORIGINATOR_CANCEL", 16, 487, 0, true}},
+		"inbound-caller-hangs-up-during-play":   {DirectionInbound, true, nil, ending{StatusCompleted, ReasonCallerHangup, SourceCaller, "NORMAL_CLEARING", 16, 200, 1, true}},
+		"inbound-reject-busy":                   {DirectionInbound, false, &intent{reason: "busy", source: SourceActions, status: StatusRejected, sip: 486}, ending{StatusRejected, "busy", SourceActions, "USER_BUSY", 17, 486, 0, true}},
+		"inbound-bridge-busy":                   {DirectionInbound, false, &intent{reason: "declined", source: SourceActions, status: StatusRejected, sip: 603}, ending{StatusRejected, "declined", SourceActions, "NORMAL_CLEARING", 16, 603, 0, true}},
+		"inbound-gather-dtmf":                   {DirectionInbound, true, hangup, ending{StatusCompleted, ReasonCompleted, SourceActions, "NORMAL_CLEARING", 16, 200, 5, true}},
+		"inbound-caller-hangs-up-during-play#2": {DirectionInbound, true, hangup, ending{StatusCompleted, ReasonCallerHangup, SourceCaller, "NORMAL_CLEARING", 16, 200, 1, true}},
 	} {
 		name, _, _ := strings.Cut(file, "#")
 		ev := lastHangup(t, name, tt.direction)
@@ -124,5 +124,5 @@ func TestDialStatusForEveryEnding(t *testing.T) {
 func TestInboundCallThatWasRefusedUnknown(t *testing.T) {
 	t.Parallel()
 	got := conclude(DirectionInbound, false, hangupFacts{cause: causeTempFailure, disposition: "send_refuse"}, nil)
-	require.Equal(t, ending{status: StatusFailed, reason: ReasonInternalError, source: SourcePlatform, cause: causeTempFailure, q850: 41}, got)
+	require.Equal(t, ending{status: StatusFailed, reason: ReasonInternalError, source: SourcePlatform, cause: causeTempFailure, q850: 41, reached: true}, got)
 }

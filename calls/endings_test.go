@@ -195,7 +195,7 @@ func TestReplyLostWithTheConnection(t *testing.T) {
 	s := newScene(t, modelstest.Open(t))
 	s.answers("/answer", reply(`[{"action":"hangup","after_seconds":30},{"action":"dtmf","digits":"1"}]`))
 	var tries atomic.Int32
-	s.sw.script("sched_hangup", func(command) error {
+	s.sw.script("sched_api", func(command) error {
 		if tries.Add(1) == 1 {
 			return errors.Join(esl.ErrDown, esl.ErrNoReply)
 		}

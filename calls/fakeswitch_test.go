@@ -108,7 +108,7 @@ func (f *fakeSwitch) do(c command, byDefault func() error) error {
 		name, _, _ := strings.Cut(c.args, " ")
 		fn = f.on["execute "+name]
 	}
-	gone := ch == nil && c.verb != "originate" || ch != nil && ch.dead
+	gone := ch == nil && c.verb != "originate" && c.verb != "sched_del" || ch != nil && ch.dead
 	f.mu.Unlock()
 	f.told <- c
 	if gone {
@@ -303,7 +303,7 @@ func (f *fakeSwitch) ScheduleKill(_ context.Context, channel, group string, afte
 }
 
 func (f *fakeSwitch) Unschedule(_ context.Context, group string) error {
-	return f.do(command{verb: "sched_del", channel: group}, func() error { return nil })
+	return f.do(command{verb: "sched_del", args: group}, func() error { return nil })
 }
 
 func (f *fakeSwitch) Overlay(_ context.Context, channel, path string) error {

@@ -104,7 +104,7 @@ func TestFlowsGoOnWithoutTheDatabase(t *testing.T) {
 	customer, err := store.Customer(t.Context(), s.customer.ID)
 	require.NoError(t, err)
 	require.Zero(t, customer.HeldMicros)
-	require.EqualValues(t, startBalance-inboundPrice, customer.BalanceMicros, "a call of seven seconds, one minute billed, once")
+	require.EqualValues(t, startBalance-inboundPrice-outboundPrice, customer.BalanceMicros, "a call of seven seconds and its party, one minute billed for each, once")
 	<-s.manager.outage.ended()
 	require.Zero(t, s.manager.outage.waiting)
 	require.Empty(t, s.manager.outage.behind)

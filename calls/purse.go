@@ -117,6 +117,11 @@ func (s *session) stopWatchingCap() {
 	}
 }
 
+// secondsTo is the time to a cap in whole seconds, at least one. What passed since it was reckoned does not cost one.
+func (s *session) secondsTo(until time.Time) time.Duration {
+	return max((until.Sub(s.m.cfg.Now()) + 10*time.Millisecond).Truncate(time.Second), time.Second)
+}
+
 // capAnswered notes the cap that the switch has since an outbound call was answered.
 func (s *session) capAnswered() {
 	if s.purse.until.IsZero() && s.call.AnsweredAt != nil {
@@ -147,8 +152,7 @@ func (s *session) capCall() error {
 func (s *session) moveCap(until time.Time, left int) error {
 	n := s.call.Caps
 	err := s.order("cap the call", func(ctx context.Context) error {
-		after := max(until.Sub(s.m.cfg.Now()).Truncate(time.Second), time.Second)
-		return s.node.sw.ScheduleKill(ctx, s.channel, capGroup(s.channel, n), after, causeTimeLimit)
+		return s.node.sw.ScheduleKill(ctx, s.channel, capGroup(s.channel, n), s.secondsTo(until), causeTimeLimit)
 	})
 	if err != nil {
 		return err
@@ -247,9 +251,9 @@ func (s *session) extend(more ...*leg) error {
 		}
 		return nil // it will have lasted as long as it may
 	}
-	next, err := s.holdMore(account, now, limit, true)
+	next, err := s.holdMore(account, now, limit, true, len(more) > 0)
 	if errors.Is(err, models.ErrBalanceTaken) {
-		next, err = s.holdMore(account, now, limit, false)
+		next, err = s.holdMore(account, now, limit, false, len(more) > 0)
 	}
 	if err != nil {
 		return err
@@ -264,19 +268,23 @@ func (s *session) coverUntil(until time.Time) error {
 		return nil
 	}
 	if s.purse.until.IsZero() && s.call.Caps == 0 {
-		s.call.GrantedSeconds = min(s.call.GrantedSeconds, max(int(until.Sub(s.m.cfg.Now())/time.Second), 1))
+		s.call.GrantedSeconds = min(s.call.GrantedSeconds, int(s.secondsTo(until)/time.Second)) // stored with the parties
 		return s.capCall()
 	}
 	s.regrant(s.call, until) // stored with the parties
 	return s.moveCap(until, 1)
 }
 
-func (s *session) holdMore(account *billing.Account, now, limit time.Time, greedy bool) (billing.Extension, error) {
+// holdMore holds what the account may cost beyond what is held. whole refuses less than the least: nobody is called to be cut off at once.
+func (s *session) holdMore(account *billing.Account, now, limit time.Time, greedy, whole bool) (billing.Extension, error) {
 	var next billing.Extension
 	short := false
 	err := s.change("extend", func(ctx context.Context, tx *models.Store, call *models.Call) (err error) {
 		if next, err = s.m.cfg.Rater.Extend(ctx, tx, call, account, now, limit, greedy); err != nil {
 			return err
+		}
+		if next.Last && whole {
+			return fmt.Errorf("pay for another party: %w", models.ErrInsufficientBalance)
 		}
 		s.regrant(call, next.Until)
 		short = next.Last && call.ShortAt == nil

@@ -83,7 +83,7 @@ func (n *node) takeOver(calls []*models.Call, left *estate) {
 	for _, call := range calls {
 		call.Fence = n.row.LeaseToken // not what the row says: another may have taken the node since
 		s := newSession(n, call.ChannelID)
-		s.adopted, s.since = true, now
+		s.adopted, s.since, s.purse.counted = true, now, false
 		s.setCall(call)
 		if err := n.m.register(s); err != nil {
 			n.log.Error("call of an earlier controller not taken over", "call_id", call.ID, "fs_uuid", call.ChannelID, "error", err)

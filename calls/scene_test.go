@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { modelstest.Main(m) }
 
 const (
-	startBalance  = 10_000_000
+	startBalance  = 1_000_000_000
 	outboundPrice = 60_000
 	inboundPrice  = 30_000
 	testSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

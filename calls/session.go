@@ -112,7 +112,7 @@ type session struct {
 func newSession(n *node, channel string) *session {
 	box := newMailbox(channel)
 	box.total = &n.m.load.mail
-	return &session{m: n.m, node: n, channel: channel, box: box, gone: make(chan struct{}), legs: map[string]*leg{}, log: n.log.With("fs_uuid", channel)}
+	return &session{m: n.m, node: n, channel: channel, box: box, gone: make(chan struct{}), legs: map[string]*leg{}, purse: purse{counted: true}, log: n.log.With("fs_uuid", channel)}
 }
 
 // setCall gives the session its call.

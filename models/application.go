@@ -142,7 +142,7 @@ func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 		result := tx.write(ctx).Model(&applicationRow{}).
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
 			Select("name", "answer_url", "webhook_url", "fallback_url", "webhook_secret", "previous_secret", "previous_secret_until",
-				"fallback_actions", "wait_actions", "event_kinds", "updated_at").
+				"fallback_actions", "wait_actions", "balance_notice_url", "event_kinds", "updated_at").
 			Updates(tx.sealApplication(&row))
 		if err := changedOne(result, "update application %q", row.ID); err != nil {
 			return err

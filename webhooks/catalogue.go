@@ -248,6 +248,16 @@ var placeKinds = []Kind{
 		),
 		Example: map[string]any{"conference_id": "conf_01m40", "conference": "standup", "members": 3, "outcome": "kicked", "seconds": 612.4},
 	},
+	{
+		Name: KindBalanceLow, When: "The balance does not pay for the call any longer: it will end, with the `reason` `insufficient_balance`, unless money comes before. Once for each time that this becomes so.",
+		Fields: []Field{
+			{Name: "seconds_left", Type: TypeInteger, Doc: "After how many seconds the switch ends the call."},
+			{Name: "balance_micros", Type: TypeInteger, Doc: "The balance, in millionths of the currency's unit."},
+			{Name: "available_micros", Type: TypeInteger, Doc: "What calls can still hold of it."},
+			{Name: "currency", Type: TypeString, Doc: "ISO 4217 code."},
+		},
+		Example: map[string]any{"seconds_left": 20, "balance_micros": 1_203_000, "available_micros": 3_000, "currency": "EUR"},
+	},
 }
 
 // otherKinds tell of what is no call.
