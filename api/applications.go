@@ -17,6 +17,7 @@ type applicationCreate struct {
 	AnswerURL     *string `json:"answer_url" required:"true" max:"2048" format:"uri" doc:"Asked for call actions; must answer quickly with valid JSON." example:"https://example.com/answer"`
 	WebhookURL    *string `json:"webhook_url" max:"2048" format:"uri" doc:"Receives signed events. Without it no events are sent." example:"https://example.com/events"`
 	FallbackURL   *string `json:"fallback_url" max:"2048" format:"uri" doc:"Asked for call actions when answer_url fails."`
+	NoticeURL     *string `json:"balance_notice_url" max:"2048" format:"uri" doc:"A sound (WAV) that both sides hear some 20 s before a call ends because the balance does not pay for it any longer."`
 	WebhookSecret *string `json:"webhook_secret" min:"1" max:"255" doc:"Signs the events; never returned. Without it one is made, and rotate-secret hands out a new one."`
 	applicationLists
 }
@@ -33,6 +34,7 @@ type applicationUpdate struct {
 	AnswerURL   *string `json:"answer_url" max:"2048" format:"uri"`
 	WebhookURL  *string `json:"webhook_url" max:"2048" format:"uri" nullable:"true" doc:"null stops the events."`
 	FallbackURL *string `json:"fallback_url" max:"2048" format:"uri" nullable:"true" doc:"null removes it."`
+	NoticeURL   *string `json:"balance_notice_url" max:"2048" format:"uri" nullable:"true" doc:"null removes it."`
 	applicationLists
 }
 
@@ -44,6 +46,7 @@ type applicationObject struct {
 	AnswerURL       string          `json:"answer_url"`
 	WebhookURL      string          `json:"webhook_url"`
 	FallbackURL     *string         `json:"fallback_url"`
+	NoticeURL       *string         `json:"balance_notice_url"`
 	FallbackActions json.RawMessage `json:"fallback_actions" raw:"list" nullable:"true"`
 	WaitActions     json.RawMessage `json:"wait_actions" raw:"list" nullable:"true"`
 	Events          *[]string       `json:"events" doc:"null is the default set."`
@@ -69,7 +72,7 @@ type secretRotated struct {
 func toApplication(a *models.Application) applicationObject {
 	return applicationObject{
 		ID: a.ID, CustomerID: a.CustomerID, Name: a.Name, AnswerURL: a.AnswerURL, WebhookURL: a.WebhookURL,
-		FallbackURL: orNil(a.FallbackURL), FallbackActions: orNull(a.FallbackActions), WaitActions: orNull(a.WaitActions), Events: eventKinds(a),
+		FallbackURL: orNil(a.FallbackURL), NoticeURL: orNil(a.BalanceNoticeURL), FallbackActions: orNull(a.FallbackActions), WaitActions: orNull(a.WaitActions), Events: eventKinds(a),
 		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
 	}
 }
@@ -130,6 +133,7 @@ func (s *Server) createApplication(r *request) (any, error) {
 	app.AnswerURL = c.webURL("answer_url", in.AnswerURL)
 	app.WebhookURL = c.webURL("webhook_url", in.WebhookURL)
 	app.FallbackURL = c.webURL("fallback_url", in.FallbackURL)
+	app.BalanceNoticeURL = c.webURL("balance_notice_url", in.NoticeURL)
 	app.WebhookSecret = models.Secret(c.webhookSecret(in.WebhookSecret))
 	if err := c.failed(); err != nil {
 		return nil, err
@@ -195,6 +199,7 @@ func (s *Server) updateApplication(r *request) (any, error) {
 	answerURL := c.webURL("answer_url", in.AnswerURL)
 	webhookURL := c.webURL("webhook_url", in.WebhookURL)
 	fallbackURL := c.webURL("fallback_url", in.FallbackURL)
+	noticeURL := c.webURL("balance_notice_url", in.NoticeURL)
 	if err := c.failed(); err != nil {
 		return nil, err
 	}
@@ -208,6 +213,7 @@ func (s *Server) updateApplication(r *request) (any, error) {
 		change(r, "answer_url", &app.AnswerURL, answerURL)
 		change(r, "webhook_url", &app.WebhookURL, webhookURL)
 		change(r, "fallback_url", &app.FallbackURL, fallbackURL)
+		change(r, "balance_notice_url", &app.BalanceNoticeURL, noticeURL)
 		if err := in.apply(r, app); err != nil {
 			return err
 		}

@@ -74,6 +74,8 @@ type Config struct {
 	Limits calls.Limits
 	// AcceptTimeout is how long a node takes calls without word from its controller.
 	AcceptTimeout time.Duration
+	// NoBalanceStatus is the SIP status that refuses an inbound call for which the balance does not pay.
+	NoBalanceStatus int
 	// NodeLease is how long a node stays with a controller that has stopped renewing.
 	NodeLease time.Duration
 	// Retention is how long events, deliveries, attempts, what calls leave and CDRs are kept.
@@ -215,7 +217,8 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 			After: int64(r.integer("block_after", 0, 1_000_000)), Window: r.duration("block_window", 10*time.Second, 24*time.Hour),
 			For: r.duration("block_for", time.Minute, 30*24*time.Hour), Longest: r.duration("block_longest", time.Minute, 365*24*time.Hour),
 		},
-		AcceptTimeout: r.duration("accept_timeout", 3*time.Second, 10*time.Minute),
+		NoBalanceStatus: r.integer("no_balance_status", 400, 699),
+		AcceptTimeout:   r.duration("accept_timeout", 3*time.Second, 10*time.Minute),
 		Limits: calls.Limits{
 			Calls:    r.integer("max_calls", 1, 1_000_000),
 			Setup:    r.duration("max_setup", 100*time.Millisecond, time.Minute),

@@ -52,7 +52,7 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 		"database_url": "postgres://u@h/d", "http_addr": "0.0.0.0:1", "metrics_addr": "127.0.0.1:2", "node_addr": "10.0.0.5:8081", "node_url": "https://nodes.example/tandem",
 		"recordings_dir": "/srv/recordings", "recording_limit": "2097152", "secret_key": key, "secret_key_file": "unused",
 		"allow_networks": "10.1.2.3/8, fd00::/8", "allow_ports": "any", "providers": "192.0.2.0/24", "outbound_price": "0.0125",
-		"inbound_price": "0", "billing_increment": "1", "max_grant": "600", "currency": "EUR", "sip_profile": "carriers",
+		"inbound_price": "0", "billing_increment": "1", "max_grant": "600", "max_call": "7200", "no_balance_status": "402", "currency": "EUR", "sip_profile": "carriers",
 		"trusted_proxies": "127.0.0.1/32, fd00::/8", "api_rate": "17", "api_address_rate": "18", "new_customer_max_calls": "15", "new_customer_max_calls_per_second": "16", "new_customer_destinations": "us, +44,SIP:pbx.example.com",
 		"voice_engine": "other", "voice": "rms", "node_lease": "6s", "shutdown_timeout": "1m", "log_level": "debug", "log_format": "json",
 		"tts_url": "https://voices.example/speak", "tts_token": "t0ken", "speech_engine": "vosk", "speech_module": "mod_vosk",
@@ -79,7 +79,7 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, int64(12_500), cfg.Billing.OutboundPerMinuteMicros)
 	require.Zero(t, cfg.Billing.InboundPerMinuteMicros)
 	require.Equal(t, 1, cfg.Billing.IncrementSeconds)
-	require.Equal(t, 600, cfg.Billing.MaxGrantSeconds)
+	require.Equal(t, []int{600, 7200, 402}, []int{cfg.Billing.MaxGrantSeconds, cfg.Billing.MaxCallSeconds, cfg.NoBalanceStatus})
 	require.Equal(t, "EUR", cfg.Currency)
 	require.Equal(t, "carriers", cfg.SIPProfile)
 	require.Equal(t, models.CustomerLimits{MaxCalls: 15, MaxCallsPerSecond: 16, AllowedDestinations: []string{"US", "+44", "sip:pbx.example.com"}}, cfg.NewCustomer)
@@ -120,7 +120,7 @@ func TestConfigRefusesAndNamesTheKey(t *testing.T) {
 	for key, value := range map[string]string{
 		"database_url": "", "http_addr": "8080", "secret_key": "c2hvcnQ=", "allow_networks": "10.0.0.1", "allow_ports": "80,0",
 		"providers": "carrier.example", "outbound_price": "0.0000001", "inbound_price": "-1", "billing_increment": "0",
-		"max_grant": "1", "currency": "", "sip_profile": "", "voice_engine": "", "voice": "", "node_lease": "1",
+		"max_grant": "1", "max_call": "1", "no_balance_status": "200", "currency": "", "sip_profile": "", "voice_engine": "", "voice": "", "node_lease": "1",
 		"block_after": "-1", "block_window": "1s", "block_for": "5", "block_longest": "30m", "retention_strangers": "1h",
 		"shutdown_timeout": "0s", "log_level": "loud", "log_format": "xml",
 		"tts_url": "ftp://voices.example", "speech_engine": "vosk", "speech_module": "mod_vosk", "new_customer_destinations": "USA", "trusted_proxies": "proxy", "api_rate": "-1", "api_address_rate": "x", "new_customer_max_calls": "-1", "stream_hosts": "https://listen.example/", "media_cache": "-1",

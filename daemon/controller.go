@@ -118,7 +118,7 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 		VoiceEngine: c.cfg.VoiceEngine, Voice: c.cfg.Voice, Synthesis: c.cfg.Synthesis, Recognizer: c.cfg.Recognizer,
 		StreamHosts: c.cfg.StreamHosts, MediaCache: mediaCache(c.cfg.MediaCache), HangUpAtStop: c.cfg.hangUpAtStop, Limits: limits,
 		Observer: observer{measures}, OnEnd: func(call models.Call) { measures.CallEnded(&call) },
-		Remote: remoteNodes(c.cfg, exchange),
+		Remote: remoteNodes(c.cfg, exchange), NoBalanceStatus: c.cfg.NoBalanceStatus,
 	})
 	if err != nil {
 		return fmt.Errorf("calls: %w", err)
