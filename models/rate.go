@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -176,6 +177,34 @@ func (s *Store) RateAt(ctx context.Context, deckID, direction, number string, at
 		return nil, fmt.Errorf("rate of deck %q for %s: %w", deckID, MaskedNumber(number), ErrNotFound)
 	}
 	return &row[0], nil
+}
+
+// DeckAnswer is what a deck says of a number: Rate is nil where it has none.
+type DeckAnswer struct {
+	Deck RateDeck
+	Rate *DeckRate
+}
+
+// Refuses says that the deck has the call refused: it has no rate for the number, and no other deck is asked.
+func (a *DeckAnswer) Refuses() bool { return a.Rate == nil && a.Deck.Unlisted == UnlistedRefuse }
+
+// EffectiveRate asks decks, the first one first, for the rate of a number in a direction at a moment, as RateAt does, until one has a rate or
+// refuses. It returns what each of those said that were asked: the last one decides, with its rate or by refusing. Where neither is so, or nothing
+// was asked, no deck has a rate, and the price is that of the configuration.
+func (s *Store) EffectiveRate(ctx context.Context, decks []RateDeck, direction, number string, at time.Time) ([]DeckAnswer, error) {
+	answers := make([]DeckAnswer, 0, len(decks))
+	for _, deck := range decks {
+		rate, err := s.RateAt(ctx, deck.ID, direction, number, at)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, err
+		}
+		answer := DeckAnswer{Deck: deck, Rate: rate}
+		answers = append(answers, answer)
+		if rate != nil || answer.Refuses() {
+			break
+		}
+	}
+	return answers, nil
 }
 
 // maxPrefix is the length of the longest prefix: E.164 has at most 15 digits.
