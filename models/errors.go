@@ -23,7 +23,7 @@ var (
 	ErrInboundIPExists = errors.New("inbound address exists")
 	// ErrNumberExists: another undeleted DID has the number.
 	ErrNumberExists = errors.New("number exists")
-	// ErrNameExists: another node has the name.
+	// ErrNameExists: another node, or another rate deck, has the name.
 	ErrNameExists = errors.New("name exists")
 	// ErrInUse: other rows or live calls depend on the row.
 	ErrInUse = errors.New("in use")
@@ -53,6 +53,7 @@ var violated = []struct {
 	{"trunk_addresses_first_key", "trunk_addresses.first_address", ErrInboundIPExists},
 	{"dids_number_key", "dids.number_e164", ErrNumberExists},
 	{"nodes_name_key", "nodes.name", ErrNameExists},
+	{"rate_decks_name_key", "rate_decks.name", ErrNameExists},
 	{"idempotent_responses_pkey", "idempotent_responses.customer_id, idempotent_responses.key", ErrIdempotencyKeyExists},
 	{"blocks_address_key", "blocks.address", ErrBlockExists},
 	{"block_exceptions_address_key", "block_exceptions.address", ErrBlockExists},
