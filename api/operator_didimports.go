@@ -1,42 +1,20 @@
 package api
 
 import (
-	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"tandem/models"
 )
 
-const (
-	// maxImportRecords is how many records one request brings at most; the limit of bodies is met before, mostly.
-	maxImportRecords = 2000
-	// maxImportTotal is how many records an import has at most.
-	maxImportTotal = 10_000_000
-	// maxFileName bounds the name of a file, in characters.
-	maxFileName = 255
-)
-
-var sha256Pattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// importColumns are the columns of a file of numbers. The first is needed; of the others, what a file does not have comes from the import.
-var importColumns = []string{"number_e164", "customer_id", "application_id", "provider", "status", "route_mode", "sip_uri", "reject_code"}
-
-// rejectColumns are what a file of rejects has besides: it can be corrected and imported again.
-var rejectColumns = []string{"line", "field", "error"}
+// didImportColumns are the columns of a file of numbers. The first is needed; of the others, what a file does not have comes from the import.
+var didImportColumns = []string{"number_e164", "customer_id", "application_id", "provider", "status", "route_mode", "sip_uri", "reject_code"}
 
 type didImportCreate struct {
 	Columns       []string `json:"columns" required:"true" doc:"The file's columns: number_e164, which may hold ranges, and any of customer_id, application_id, provider, status, route_mode, sip_uri, reject_code. line, field and error, which a file of rejects has, are passed over." example:"number_e164"`
-	TotalRecords  *int     `json:"total_records" required:"true" minimum:"0" maximum:"10000000" doc:"How many records the file has, without its header."`
-	FileName      *string  `json:"file_name" max:"255"`
-	FileSHA256    *string  `json:"file_sha256" pattern:"^[0-9a-f]{64}$" doc:"By which an import that was broken off is found again."`
 	OnConflict    *string  `json:"on_conflict" enum:"skip,update,reassign" doc:"With a number that exists: skip leaves it as it is, update changes the routing of one of the same customer's, reassign also takes it from another customer. Default skip."`
 	CustomerID    *string  `json:"customer_id" doc:"For records without one of their own, as all that follow."`
 	ApplicationID *string  `json:"application_id"`
@@ -45,6 +23,7 @@ type didImportCreate struct {
 	RouteMode     *string  `json:"route_mode" enum:"webhook,sip,reject"`
 	SIPURI        *string  `json:"sip_uri" max:"255"`
 	RejectCode    *int     `json:"reject_code" minimum:"400" maximum:"699"`
+	importCreate
 }
 
 type didRecordsCreate struct {
@@ -52,37 +31,11 @@ type didRecordsCreate struct {
 	Records json.RawMessage `json:"records" raw:"list" required:"true" doc:"1 to 2000 records: {\"line\": 2, \"values\": [\"+31201234567\", …]}, with a value for each of the import's columns. line is where the record begins in the file."`
 }
 
-// importRecord is a record as a request brings it.
-type importRecord struct {
-	Line   int64    `json:"line"`
-	Values []string `json:"values"`
-}
-
-// didImportObject is an import and how far it has come.
+// didImportObject is an import of numbers and how far it has come.
 type didImportObject struct {
-	ID           string            `json:"id" example:"imp_01jd3v5q8n6w4x2y0z9a8b7c6d"`
-	State        string            `json:"state" enum:"open,finished,canceled"`
-	FileName     string            `json:"file_name"`
-	FileSHA256   string            `json:"file_sha256"`
-	Columns      []string          `json:"columns"`
-	Defaults     map[string]string `json:"defaults"`
-	OnConflict   string            `json:"on_conflict" enum:"skip,update,reassign"`
-	TotalRecords int64             `json:"total_records"`
-	NextRecord   int64             `json:"next_record" doc:"Where to go on."`
-	Created      int64             `json:"created" doc:"Numbers that are new."`
-	Updated      int64             `json:"updated" doc:"Numbers that were changed or reassigned."`
-	Duplicates   int64             `json:"duplicates" doc:"Numbers that were there already and stayed as they were."`
-	Rejected     int64             `json:"rejected" doc:"Records and numbers that were refused; the rejects tell why."`
-	CreatedAt    string            `json:"created_at" format:"date-time"`
-	UpdatedAt    string            `json:"updated_at" format:"date-time"`
-}
-
-// didRejectObject is a record that was refused.
-type didRejectObject struct {
-	Line    int64  `json:"line" doc:"Where the record begins in the file."`
-	Record  string `json:"record" doc:"The record as CSV."`
-	Field   string `json:"field" doc:"The column to blame; empty where there is none."`
-	Message string `json:"message"`
+	importObject
+	OnConflict string `json:"on_conflict" enum:"skip,update,reassign"`
+	Duplicates int64  `json:"duplicates" doc:"Numbers that were there already and stayed as they were."`
 }
 
 func (s *Server) operatorDIDImportRoutes() []route {
@@ -92,10 +45,7 @@ func (s *Server) operatorDIDImportRoutes() []route {
 			role:    models.RoleOperator, request: didImportCreate{}, status: created, response: didImportObject{}, handle: s.createDIDImport,
 			codes: []string{codeNotFound}},
 		{method: http.MethodGet, path: "/operator/v1/did-imports", id: "listDIDImports", tag: "dids", summary: "List imports of numbers, newest first",
-			role: models.RoleViewer, query: append([]param{
-				{name: "state", kind: "string", enum: []string{models.ImportOpen, models.ImportFinished, models.ImportCanceled}},
-				{name: "file_sha256", kind: "string"},
-			}, paging...), status: ok, response: list[didImportObject]{}, handle: s.listDIDImports},
+			role: models.RoleViewer, query: importFilters, status: ok, response: list[didImportObject]{}, handle: s.listDIDImports},
 		{method: http.MethodGet, path: "/operator/v1/did-imports/:id", id: "getDIDImport", tag: "dids", summary: "Get an import of numbers",
 			role: models.RoleViewer, status: ok, response: didImportObject{}, handle: s.getDIDImport},
 		{method: http.MethodPost, path: "/operator/v1/did-imports/:id/records", id: "importDIDs", tag: "dids", summary: "Send the next records of an import",
@@ -107,49 +57,18 @@ func (s *Server) operatorDIDImportRoutes() []route {
 			role:    models.RoleOperator, request: emptyCreate{}, bodyOptional: true, status: ok, response: didImportObject{}, handle: s.cancelDIDImport,
 			codes: []string{codeImportPlace}},
 		{method: http.MethodGet, path: "/operator/v1/did-imports/:id/rejects", id: "listDIDRejects", tag: "dids", summary: "List what an import has rejected, in the order of the file",
-			role: models.RoleViewer, query: paging, status: ok, response: list[didRejectObject]{}, handle: s.listDIDRejects},
+			role: models.RoleViewer, query: paging, status: ok, response: list[rejectObject]{}, handle: s.listDIDRejects},
 	}
 }
 
 func toDIDImport(d *models.DIDImport) didImportObject {
-	return didImportObject{
-		ID: d.ID, State: d.State, FileName: d.FileName, FileSHA256: d.FileSHA256, Columns: d.Columns, Defaults: d.Defaults, OnConflict: d.OnConflict,
-		TotalRecords: d.TotalRecords, NextRecord: d.NextRecord, Created: d.Created, Updated: d.Updated, Duplicates: d.Duplicates, Rejected: d.Rejected,
-		CreatedAt: stamp(d.CreatedAt), UpdatedAt: stamp(d.UpdatedAt),
-	}
-}
-
-// columns accepts the columns of a file.
-func (c *checks) columns(field string, columns []string) []string {
-	if !slices.Contains(columns, importColumns[0]) {
-		c.refuse(field, "%s must hold %s", field, importColumns[0])
-	}
-	for i, column := range columns {
-		switch {
-		case !slices.Contains(importColumns, column) && !slices.Contains(rejectColumns, column):
-			c.refuse(field, "%s: %s is none of %s", field, clip(column), strings.Join(importColumns, ", "))
-		case slices.Contains(columns[:i], column):
-			c.refuse(field, "%s: %s is given twice", field, column)
-		}
-	}
-	return columns
+	return didImportObject{importObject: toImport(&d.Import), OnConflict: d.OnConflict, Duplicates: d.Duplicates}
 }
 
 func (s *Server) createDIDImport(r *request) (any, error) {
 	in := body[didImportCreate](r)
 	c := &checks{}
-	job := models.DIDImport{
-		Columns: c.columns("columns", in.Columns), FileName: c.text("file_name", in.FileName, maxFileName), OnConflict: models.DIDSkip,
-		TotalRecords: int64(c.between("total_records", in.TotalRecords, 0, maxImportTotal)), Defaults: map[string]string{},
-	}
-	if in.TotalRecords == nil {
-		c.refuse("total_records", "total_records is required")
-	}
-	if in.FileSHA256 != nil {
-		if job.FileSHA256 = *in.FileSHA256; !sha256Pattern.MatchString(job.FileSHA256) {
-			c.refuse("file_sha256", "file_sha256 must be 64 hexadecimal digits in lower case")
-		}
-	}
+	job := models.DIDImport{Import: c.beginImport(&in.importCreate, in.Columns, didImportColumns), OnConflict: models.DIDSkip}
 	change(r, "on_conflict", &job.OnConflict, c.oneOf("on_conflict", in.OnConflict, models.DIDSkip, models.DIDUpdate, models.DIDReassign))
 	for _, given := range []struct {
 		name  string
@@ -220,9 +139,8 @@ func (s *Server) listDIDImports(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &checks{}
-	state := c.oneOf("state", r.param("state"), models.ImportOpen, models.ImportFinished, models.ImportCanceled)
-	if err := c.failed(); err != nil {
+	state, err := r.importState()
+	if err != nil {
 		return nil, err
 	}
 	rows, next, err := s.store.DIDImports(r.ctx, state, r.query["file_sha256"], page)
@@ -242,11 +160,8 @@ func (s *Server) getDIDImport(r *request) (any, error) {
 
 func (s *Server) cancelDIDImport(r *request) (any, error) {
 	job, err := s.store.CancelDIDImport(r.ctx, r.params["id"])
-	if errors.Is(err, models.ErrImportPlace) {
-		return nil, &Error{Code: codeImportPlace, Message: "the import is not open", cause: err}
-	}
 	if err != nil {
-		return nil, orNotFound(err, "import")
+		return nil, notOpen(err)
 	}
 	s.dialplanChanged()
 	return toDIDImport(job), nil
@@ -258,11 +173,11 @@ func (s *Server) importDIDs(r *request) (any, error) {
 	if err != nil {
 		return nil, orNotFound(err, "import")
 	}
-	records, err := in.records()
+	records, err := readImport(in.Record, in.Records)
 	if err != nil {
 		return nil, err
 	}
-	part := readRecords(job, records)
+	part := readDIDs(job, records)
 	done, err := s.store.ImportDIDs(r.ctx, job.ID, int64(*in.Record), part.records, part.rows, part.rejects)
 	if err != nil {
 		return nil, orNotFound(err, "import")
@@ -274,41 +189,21 @@ func (s *Server) importDIDs(r *request) (any, error) {
 	return toDIDImport(done), nil
 }
 
-// records reads the body's records.
-func (in *didRecordsCreate) records() ([]importRecord, error) {
-	if in.Record == nil || *in.Record < 0 {
-		return nil, invalid("record", "record must be an integer of at least 0")
-	}
-	if in.Records == nil {
-		return nil, invalid("records", "records is required")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(in.Records))
-	decoder.DisallowUnknownFields()
-	var records []importRecord
-	if err := decoder.Decode(&records); err != nil && !errors.Is(err, io.EOF) {
-		return nil, invalid("records", `records must be a list of {"line": 2, "values": ["+31201234567"]}`)
-	}
-	if len(records) == 0 || len(records) > maxImportRecords {
-		return nil, invalid("records", "records must hold 1 to %d records", maxImportRecords)
-	}
-	return records, nil
-}
-
-// importPart is what one request imports.
-type importPart struct {
+// didPart is what one request imports.
+type didPart struct {
 	records int64
 	rows    []models.ImportedDID
-	rejects []models.DIDReject
+	rejects []models.ImportReject
 }
 
-// readRecords makes numbers of records, until there are as many as fit into one transaction.
-func readRecords(job *models.DIDImport, records []importRecord) importPart {
-	var part importPart
+// readDIDs makes numbers of records, until there are as many as fit into one transaction.
+func readDIDs(job *models.DIDImport, records []importRecord) didPart {
+	var part didPart
 	for i := range records {
 		record := &records[i]
 		did, block, err := record.did(job)
 		if err != nil {
-			part.rejects = append(part.rejects, models.DIDReject{Line: record.Line, Record: record.csv(job, ""), Field: err.Field, Message: err.Message})
+			part.rejects = append(part.rejects, record.reject(err))
 			part.records++
 			continue
 		}
@@ -317,30 +212,18 @@ func readRecords(job *models.DIDImport, records []importRecord) importPart {
 		}
 		for number := range block.Numbers {
 			did.NumberE164 = number
-			part.rows = append(part.rows, models.ImportedDID{DID: did, Line: record.Line, Record: record.csv(job, number)})
+			part.rows = append(part.rows, models.ImportedDID{DID: did, Line: record.Line, Record: record.with(job, number).csv()})
 		}
 		part.records++
 	}
 	return part
 }
 
-// value is what a record says of a column, or the import does.
-func (i *importRecord) value(job *models.DIDImport, column string) string {
-	if at := slices.Index(job.Columns, column); at >= 0 && at < len(i.Values) {
-		if value := strings.TrimSpace(i.Values[at]); value != "" {
-			return value
-		}
-	}
-	return job.Defaults[column]
-}
-
 // did reads a record: the numbers, and what each of them is to be.
 func (i *importRecord) did(job *models.DIDImport) (models.DID, models.NumberRange, *Error) {
 	c := &checks{}
-	if len(i.Values) != len(job.Columns) {
-		c.refuse("", "the record has %d values for %d columns", len(i.Values), len(job.Columns))
-	}
-	block, err := models.ParseNumberRange(i.value(job, "number_e164"))
+	c.complete(i, &job.Import)
+	block, err := models.ParseNumberRange(i.value(&job.Import, "number_e164"))
 	switch {
 	case err != nil:
 		c.refuse("number_e164", "number_e164 %s", err)
@@ -349,7 +232,7 @@ func (i *importRecord) did(job *models.DIDImport) (models.DID, models.NumberRang
 	}
 	named := &request{given: fieldSet{}}
 	text := func(column string) *string {
-		value := i.value(job, column)
+		value := i.value(&job.Import, column)
 		if value == "" {
 			return nil
 		}
@@ -374,43 +257,21 @@ func (i *importRecord) did(job *models.DIDImport) (models.DID, models.NumberRang
 	return did, block, c.first
 }
 
-// csv is the record as the file has it, with another number where one is given.
-func (i *importRecord) csv(job *models.DIDImport, number string) string {
-	values := slices.Clone(i.Values)
-	if at := slices.Index(job.Columns, importColumns[0]); number != "" && at >= 0 && at < len(values) {
-		values[at] = number
+// with is the record with one of its range's numbers.
+func (i *importRecord) with(job *models.DIDImport, number string) *importRecord {
+	single := &importRecord{Line: i.Line, Values: slices.Clone(i.Values)}
+	if at := slices.Index(job.Columns, didImportColumns[0]); at >= 0 && at < len(single.Values) {
+		single.Values[at] = number
 	}
-	var line strings.Builder
-	w := csv.NewWriter(&line)
-	_ = w.Write(values) // a strings.Builder takes everything
-	w.Flush()
-	return strings.ReplaceAll(strings.TrimSuffix(line.String(), "\n"), "\x00", "") // which PostgreSQL keeps in no text
+	return single
 }
 
 func (s *Server) listDIDRejects(r *request) (any, error) {
-	page, err := r.page()
-	if err != nil {
-		return nil, err
-	}
-	from := int64(0)
-	if page.Cursor != "" {
-		if from, err = strconv.ParseInt(page.Cursor, 10, 64); err != nil || from < 0 {
-			return nil, models.ErrBadCursor
+	id := r.params["id"]
+	return r.rejectPage(func(from int64, limit int) ([]models.ImportReject, error) {
+		if _, err := s.store.DIDImport(r.ctx, id); err != nil {
+			return nil, err
 		}
-	}
-	if _, err := s.store.DIDImport(r.ctx, r.params["id"]); err != nil {
-		return nil, orNotFound(err, "import")
-	}
-	rows, err := s.store.DIDRejects(r.ctx, r.params["id"], from, page.Limit+1)
-	if err != nil {
-		return nil, err
-	}
-	next := ""
-	if len(rows) > page.Limit {
-		rows = rows[:page.Limit]
-		next = strconv.FormatInt(rows[page.Limit-1].Place+1, 10)
-	}
-	return listOf(rows, next, func(d *models.DIDReject) didRejectObject {
-		return didRejectObject{Line: d.Line, Record: d.Record, Field: d.Field, Message: d.Message}
-	}), nil
+		return s.store.DIDRejects(r.ctx, id, from, limit)
+	})
 }

@@ -313,9 +313,9 @@ func FuzzImportRecord(f *testing.F) {
 	f.Add(" +15550001000", "", "", "", "", "sip", "sip:a@b", "6xx")
 	f.Add("=cmd()", "\x00", "'", "\n", "suspended", "reject", "sip:${x}@y", "603")
 	f.Fuzz(func(t *testing.T, number, customer, application, provider, status, mode, uri, code string) {
-		job := &models.DIDImport{Columns: importColumns, Defaults: map[string]string{"customer_id": "cust_default", "reject_code": "404"}}
+		job := &models.DIDImport{Import: models.Import{Columns: didImportColumns, Defaults: map[string]string{"customer_id": "cust_default", "reject_code": "404"}}}
 		record := &importRecord{Line: 2, Values: []string{number, customer, application, provider, status, mode, uri, code}}
-		part := readRecords(job, []importRecord{*record})
+		part := readDIDs(job, []importRecord{*record})
 		require.EqualValues(t, 1, part.records)
 		require.NotEqual(t, len(part.rows) == 0, len(part.rejects) == 0)
 		for _, reject := range part.rejects {

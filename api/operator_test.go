@@ -70,10 +70,9 @@ func (b *bench) operatorSample(route route) (string, any) {
 	case strings.HasPrefix(path, "/operator/v1/dids/by-number/:number"):
 		path = strings.ReplaceAll(path, ":number", modelstest.DID(b.t, b.store, b.customer, app).NumberE164)
 	case strings.HasPrefix(path, "/operator/v1/did-imports/:id"):
-		job := &models.DIDImport{
-			Columns: []string{"number_e164"}, Defaults: map[string]string{"customer_id": b.customer.ID, "application_id": app.ID},
-			OnConflict: models.DIDSkip, TotalRecords: 1,
-		}
+		job := &models.DIDImport{OnConflict: models.DIDSkip, Import: models.Import{
+			Columns: []string{"number_e164"}, Defaults: map[string]string{"customer_id": b.customer.ID, "application_id": app.ID}, TotalRecords: 1,
+		}}
 		require.NoError(b.t, b.store.CreateDIDImport(ctx, job))
 		id = job.ID
 	}

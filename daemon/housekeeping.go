@@ -62,13 +62,13 @@ func (h *housekeeper) clean(ctx context.Context) {
 }
 
 func (h *housekeeper) cleanImports(ctx context.Context) {
-	removed, err := h.store.PruneDIDImports(ctx, h.store.Now().Add(-importsKept))
+	removed, err := h.store.PruneImports(ctx, h.store.Now().Add(-importsKept))
 	if err != nil && ctx.Err() == nil {
-		h.logger.Error("cannot remove old imports of numbers", "error", err)
+		h.logger.Error("cannot remove old imports", "error", err)
 		return
 	}
 	if removed > 0 {
-		h.logger.Info("removed old imports of numbers", "count", removed)
+		h.logger.Info("removed old imports", "count", removed)
 	}
 }
 

@@ -229,10 +229,9 @@ func TestDIDImport(t *testing.T) {
 	modelstest.RunPair(t, "", func(t *testing.T, s, other *models.Store) {
 		ctx := t.Context()
 		customer, rival := modelstest.Customer(t, s, 0), modelstest.Customer(t, s, 0)
-		job := &models.DIDImport{
-			FileName: "numbers.csv", FileSHA256: "aa", Columns: []string{"number_e164"}, Defaults: map[string]string{"customer_id": customer.ID},
-			OnConflict: models.DIDSkip, TotalRecords: 5,
-		}
+		job := &models.DIDImport{OnConflict: models.DIDSkip, Import: models.Import{
+			FileName: "numbers.csv", FileSHA256: "aa", Columns: []string{"number_e164"}, Defaults: map[string]string{"customer_id": customer.ID}, TotalRecords: 5,
+		}}
 		require.NoError(t, s.CreateDIDImport(ctx, job))
 		require.Equal(t, models.ImportOpen, job.State)
 		row := func(customer *models.Customer, number string, line int64) models.ImportedDID {
@@ -241,7 +240,7 @@ func TestDIDImport(t *testing.T) {
 		require.Equal(t, []models.DIDResult{models.DIDCreated}, put(t, s, models.DIDSkip, models.DID{CustomerID: rival.ID, NumberE164: "+15550001002"}))
 
 		first := []models.ImportedDID{row(customer, "+15550001001", 2), row(customer, "+15550001002", 3), row(customer, "+15550001001", 5)}
-		wrong := []models.DIDReject{{Line: 4, Record: "x", Field: "number_e164", Message: "no number"}}
+		wrong := []models.ImportReject{{Line: 4, Record: "x", Field: "number_e164", Message: "no number"}}
 		done, err := s.ImportDIDs(ctx, job.ID, 0, 4, first, wrong)
 		require.NoError(t, err)
 		require.Equal(t, []any{models.ImportOpen, int64(4), int64(1), int64(0), int64(1), int64(2)}, []any{done.State, done.NextRecord, done.Created, done.Updated, done.Duplicates, done.Rejected})
@@ -286,12 +285,12 @@ func TestDIDImport(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, rejects, 1)
 
-		second := &models.DIDImport{FileSHA256: "bb", Columns: []string{}, Defaults: map[string]string{}, OnConflict: models.DIDSkip, TotalRecords: 1}
+		second := &models.DIDImport{OnConflict: models.DIDSkip, Import: models.Import{FileSHA256: "bb", Columns: []string{}, Defaults: map[string]string{}, TotalRecords: 1}}
 		require.NoError(t, s.CreateDIDImport(ctx, second))
 		canceled, err := other.CancelDIDImport(ctx, second.ID)
 		require.NoError(t, err)
 		require.Equal(t, models.ImportCanceled, canceled.State)
-		empty := &models.DIDImport{Columns: []string{}, Defaults: map[string]string{}, OnConflict: models.DIDSkip}
+		empty := &models.DIDImport{OnConflict: models.DIDSkip, Import: models.Import{Columns: []string{}, Defaults: map[string]string{}}}
 		require.NoError(t, s.CreateDIDImport(ctx, empty))
 		require.Equal(t, models.ImportFinished, empty.State)
 		for _, c := range []struct {
@@ -314,16 +313,16 @@ func TestPruneDIDImports(t *testing.T) {
 	modelstest.RunClock(t, "", func(t *testing.T, s *models.Store, clock *modelstest.Clock) {
 		ctx := t.Context()
 		job := func() *models.DIDImport {
-			job := &models.DIDImport{Columns: []string{}, Defaults: map[string]string{}, OnConflict: models.DIDSkip, TotalRecords: 1}
+			job := &models.DIDImport{OnConflict: models.DIDSkip, Import: models.Import{Columns: []string{}, Defaults: map[string]string{}, TotalRecords: 1}}
 			require.NoError(t, s.CreateDIDImport(ctx, job))
-			_, err := s.ImportDIDs(ctx, job.ID, 0, 1, nil, []models.DIDReject{{Line: 2, Message: "wrong"}})
+			_, err := s.ImportDIDs(ctx, job.ID, 0, 1, nil, []models.ImportReject{{Line: 2, Message: "wrong"}})
 			require.NoError(t, err)
 			return job
 		}
 		old := job()
 		clock.Advance(time.Hour)
 		kept := job()
-		deleted, err := s.PruneDIDImports(ctx, clock.Now())
+		deleted, err := s.PruneImports(ctx, clock.Now())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, deleted)
 		for id, left := range map[string]int{old.ID: 0, kept.ID: 1} {
@@ -340,7 +339,7 @@ func TestTwoSendersOfOneImport(t *testing.T) {
 	modelstest.RunPair(t, "", func(t *testing.T, s, other *models.Store) {
 		customer := modelstest.Customer(t, s, 0)
 		const parts = 20
-		job := &models.DIDImport{Columns: []string{}, Defaults: map[string]string{}, OnConflict: models.DIDSkip, TotalRecords: parts}
+		job := &models.DIDImport{OnConflict: models.DIDSkip, Import: models.Import{Columns: []string{}, Defaults: map[string]string{}, TotalRecords: parts}}
 		require.NoError(t, s.CreateDIDImport(t.Context(), job))
 		group, ctx := errgroup.WithContext(t.Context())
 		for _, store := range []*models.Store{s, other} {
