@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
 
@@ -166,8 +167,7 @@ func (s *Store) DecksFor(ctx context.Context, currency string, ids ...string) ([
 // is one in E.164, with or without its plus; PrefixSIP stands for a SIP URI. What is no number has only the rates with no prefix.
 func (s *Store) RateAt(ctx context.Context, deckID, direction, number string, at time.Time) (*DeckRate, error) {
 	var row []DeckRate
-	err := s.read(ctx).Where("deck_id = ? AND direction = ? AND prefix IN ? AND valid_from <= ? AND (valid_to IS NULL OR valid_to > ?)",
-		deckID, direction, prefixesOf(number), micros(at), micros(at)).
+	err := s.ratesFor(s.read(ctx), deckID, direction, prefixesOf(number), "valid_from <= ? AND (valid_to IS NULL OR valid_to > ?)", micros(at), micros(at)).
 		// Of two with one prefix that are both valid, the later one was meant to follow.
 		Order(clause.Expr{SQL: "LENGTH(prefix) DESC, valid_from DESC"}).Limit(1).Find(&row).Error
 	if err != nil {
@@ -177,6 +177,22 @@ func (s *Store) RateAt(ctx context.Context, deckID, direction, number string, at
 		return nil, fmt.Errorf("rate of deck %q for %s: %w", deckID, MaskedNumber(number), ErrNotFound)
 	}
 	return &row[0], nil
+}
+
+// ratesFor chooses the rates of a deck that have one of the prefixes, and are as a condition says. PostgreSQL is made to look each prefix up by itself:
+// as long as it has no statistics of the table, which is so right after a deck was imported, it takes a list of prefixes for a condition that most
+// rates meet, and reads the whole deck.
+func (s *Store) ratesFor(db *gorm.DB, deckID, direction string, prefixes []string, condition string, args ...any) *gorm.DB {
+	if s.dialect != DialectPostgres {
+		return db.Where("deck_id = ? AND direction = ? AND prefix IN ?", deckID, direction, prefixes).Where(condition, args...)
+	}
+	values := make([]any, len(prefixes), len(prefixes)+2+len(args))
+	for i := range prefixes {
+		values[i] = prefixes[i]
+	}
+	list := strings.TrimSuffix(strings.Repeat("(CAST(? AS TEXT)), ", len(prefixes)), ", ")
+	return db.Table("(SELECT r.* FROM (VALUES "+list+") AS p (prefix) CROSS JOIN LATERAL (SELECT * FROM rates WHERE deck_id = ? AND direction = ? "+
+		"AND prefix = p.prefix AND "+condition+" OFFSET 0) r) AS rates", append(append(values, deckID, direction), args...)...)
 }
 
 // DeckAnswer is what a deck says of a number: Rate is nil where it has none.

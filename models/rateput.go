@@ -86,7 +86,7 @@ func (s *Store) rateLines(ctx context.Context, deckID string, rows []DeckRate) (
 	for direction, prefixes := range wanted {
 		for some := range slices.Chunk(keysOf(prefixes), rowsLimit) {
 			var found []*DeckRate
-			err := s.write(ctx).Where("deck_id = ? AND direction = ? AND prefix IN ?", deckID, direction, some).Order("valid_from").Find(&found).Error
+			err := s.ratesFor(s.write(ctx), deckID, direction, some, "TRUE").Order("valid_from").Find(&found).Error
 			if err != nil {
 				return nil, explain(err, "read rates of deck %q", deckID)
 			}
