@@ -181,7 +181,7 @@ var domainErrors = []struct {
 	{models.ErrGatewayNameExists, Error{Code: codeGatewayNameExists, Field: "gateway_name", Message: "gateway_name is already in use by another trunk"}},
 	{models.ErrInboundIPExists, Error{Code: codeInboundIPExists, Field: "inbound_ip", Message: "inbound_ip is already in use by, or overlaps with, another trunk"}},
 	{models.ErrNumberExists, Error{Code: codeNumberExists, Field: "number_e164", Message: "number_e164 is already in use by another DID"}},
-	{models.ErrNameExists, Error{Code: codeNameExists, Field: "name", Message: "name is already in use by another node"}},
+	{models.ErrNameExists, Error{Code: codeNameExists, Field: "name", Message: "name is already in use"}},
 	{models.ErrImportPlace, Error{Code: codeImportPlace, Field: "record", Message: "record is not where the import stands, or it is not open: its next_record tells"}},
 	{models.ErrBlockExists, Error{Code: codeBlockExists, Field: "address", Message: "address is on the list already"}},
 	{models.ErrTooManyBlocks, Error{Code: codeBlockLimit, Message: fmt.Sprintf("there are %d blocks in force, or %d exceptions: no more are taken", models.MaxBlocks, models.MaxBlockExceptions)}},

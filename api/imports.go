@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -148,14 +149,17 @@ func readImport(place *int, raw json.RawMessage) ([]importRecord, error) {
 	return records, nil
 }
 
+// own is what a record says of a column itself.
+func (i *importRecord) own(job *models.Import, column string) string {
+	if at := slices.Index(job.Columns, column); at >= 0 && at < len(i.Values) {
+		return strings.TrimSpace(i.Values[at])
+	}
+	return ""
+}
+
 // value is what a record says of a column, or the import does.
 func (i *importRecord) value(job *models.Import, column string) string {
-	if at := slices.Index(job.Columns, column); at >= 0 && at < len(i.Values) {
-		if value := strings.TrimSpace(i.Values[at]); value != "" {
-			return value
-		}
-	}
-	return job.Defaults[column]
+	return cmp.Or(i.own(job, column), job.Defaults[column])
 }
 
 // complete refuses a record that has not a value for each column.

@@ -30,6 +30,8 @@ func (s *Server) operatorRoutes() []route {
 		s.operatorLimitRoutes(),
 		s.operatorKeyRoutes(),
 		s.operatorLedgerRoutes(),
+		s.operatorRateRoutes(),
+		s.operatorRateImportRoutes(),
 		s.operatorNodeRoutes(),
 		s.operatorNodeStandingRoutes(),
 		s.operatorConfigRoutes(),

@@ -69,6 +69,18 @@ func (b *bench) operatorSample(route route) (string, any) {
 		b.deliverAll(models.ResultDead, models.Attempt{Status: 500})
 	case strings.HasPrefix(path, "/operator/v1/dids/by-number/:number"):
 		path = strings.ReplaceAll(path, ":number", modelstest.DID(b.t, b.store, b.customer, app).NumberE164)
+	case strings.HasPrefix(path, "/operator/v1/rate-decks/:id"):
+		id = b.deck(b.customer.Currency).ID
+	case strings.HasPrefix(path, "/operator/v1/rates/:id"):
+		id = b.rates(b.deck(b.customer.Currency), models.DeckRate{Prefix: "31"})[0].ID
+	case path == "/operator/v1/rates/test":
+		path += "?number=%2B31201234567"
+	case strings.HasPrefix(path, "/operator/v1/rate-imports/:id"):
+		job := &models.RateImport{DeckID: b.deck("EUR").ID, Mode: models.ImportMerge, Import: models.Import{
+			Columns: []string{"prefix", "per_minute"}, Defaults: map[string]string{}, TotalRecords: 1,
+		}}
+		require.NoError(b.t, b.store.CreateRateImport(ctx, job))
+		id = job.ID
 	case strings.HasPrefix(path, "/operator/v1/did-imports/:id"):
 		job := &models.DIDImport{OnConflict: models.DIDSkip, Import: models.Import{
 			Columns: []string{"number_e164"}, Defaults: map[string]string{"customer_id": b.customer.ID, "application_id": app.ID}, TotalRecords: 1,
@@ -115,6 +127,15 @@ func (b *bench) operatorSample(route route) (string, any) {
 		"createDIDImport":         object{"columns": []string{"number_e164"}, "total_records": 1, "customer_id": b.customer.ID},
 		"importDIDs":              object{"record": 0, "records": []object{{"line": 2, "values": []string{number}}}},
 		"cancelDIDImport":         object{},
+		"createRateDeck":          object{"name": models.NewID("deck ")},
+		"updateRateDeck":          object{"unlisted": "refuse"},
+		"setRate":                 object{"prefix": "31", "per_minute": "0.01"},
+		"endRate":                 object{"valid_to": "2999-01-01"},
+		"setCustomerDeck":         object{"rate_deck_id": b.deck(b.customer.Currency).ID},
+		"setTrunkDeck":            object{"rate_deck_id": nil},
+		"createRateImport":        object{"deck_id": b.deck("EUR").ID, "columns": []string{"prefix", "per_minute"}, "total_records": 1},
+		"importRates":             object{"record": 0, "records": []object{{"line": 2, "values": []string{"31", "0.01"}}}},
+		"cancelRateImport":        object{},
 		"createBlock":             object{"address": fmt.Sprintf("2001:db9:%x::/64", modelstest.Serial()), "reason": "sample"},
 		"createBlockException":    object{"address": fmt.Sprintf("2001:dba:%x::/64", modelstest.Serial())},
 	}[route.id]

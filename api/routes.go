@@ -136,6 +136,10 @@ func (s *Server) routes() []route {
 		{method: http.MethodGet, path: "/v1/me", id: "me", tag: "account", summary: "The key's customer and balance",
 			status: ok, response: meObject{}, handle: s.me},
 
+		{method: http.MethodGet, path: "/v1/rates", id: "getRates", tag: "account", summary: "What a call to or from a number costs",
+			details: "The price that a call which begins now would be promised, and what calls of some lengths cost.",
+			query:   ratesQuery, status: ok, response: ratesObject{}, handle: s.getRates, codes: []string{codeNotFound}},
+
 		{method: http.MethodPost, path: "/v1/applications", id: "createApplication", tag: "applications", summary: "Create an application",
 			details: "The answer holds the application's API key, this once.",
 			request: applicationCreate{}, status: created, response: applicationCreated{}, handle: s.createApplication},

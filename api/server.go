@@ -79,6 +79,8 @@ type Config struct {
 	Numbers Numbers
 	// Currency is the ISO 4217 code of new customers' accounts. Default USD.
 	Currency string
+	// FlatRate is the price of calls in a direction for which no deck has a rate. Default: they cost nothing.
+	FlatRate func(direction string) models.Rate
 	// NewCustomer are the limits of new customers, as far as whoever makes one does not say others. Default: none.
 	NewCustomer models.CustomerLimits
 	// Rates bound the requests to the API. Default: nothing does.
@@ -119,6 +121,7 @@ type Server struct {
 	dialplan  Dialplan
 	numbers   Numbers
 	currency  string
+	flatRate  func(direction string) models.Rate
 	// newCustomer are the limits of new customers.
 	newCustomer models.CustomerLimits
 	build       Build
@@ -155,6 +158,9 @@ func New(cfg Config) (*Server, error) {
 		timeout:     cmp.Or(cfg.RequestTimeout, 15*time.Second),
 		proxies:     cfg.TrustedProxies,
 		slots:       make(chan struct{}, cmp.Or(cfg.MaxRequests, 1024)),
+	}
+	if s.flatRate = cfg.FlatRate; s.flatRate == nil {
+		s.flatRate = func(string) models.Rate { return models.Rate{IncrementSeconds: defaultIncrement} }
 	}
 	refused, now := cfg.OnRefused, cfg.Now
 	if refused == nil {

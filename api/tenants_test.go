@@ -21,6 +21,8 @@ func (b *bench) sample(route route, owner *models.Customer) (string, any) {
 	app := modelstest.Application(b.t, b.store, owner)
 	path, id := route.path, ""
 	switch {
+	case path == "/v1/rates":
+		path += "?number=%2B31201234567"
 	case strings.HasPrefix(path, "/v1/applications/:id"):
 		id = app.ID
 		key := &models.APIKey{CustomerID: owner.ID, ApplicationID: &app.ID, Name: "sample"}
