@@ -24,7 +24,7 @@ type importServer struct {
 	mu      sync.Mutex
 	job     *didImport
 	numbers []string
-	rejects []didReject
+	rejects []importReject
 	parts   int
 	// lose makes the answers of these parts, counted from 1, get lost after they were taken; refuse makes them 503 before; most is how
 	// many records of a part are taken.
@@ -78,10 +78,9 @@ func (s *importServer) create(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	s.mu.Lock()
-	s.job = &didImport{
-		ID: "imp_1", State: "open", Columns: body.Columns, Total: body.Total, FileSHA256: body.FileSHA256, OnConflict: body.OnConflict,
-		Defaults: map[string]string{"customer_id": body.Customer},
-	}
+	s.job = &didImport{OnConflict: body.OnConflict, importJob: importJob{
+		ID: "imp_1", State: "open", Columns: body.Columns, Total: body.Total, FileSHA256: body.FileSHA256, Defaults: map[string]string{"customer_id": body.Customer},
+	}}
 	s.mu.Unlock()
 	w.WriteHeader(http.StatusCreated)
 	s.answer(w)
@@ -95,7 +94,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 func (s *importServer) take(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Record  int64       `json:"record"`
-		Records []didRecord `json:"records"`
+		Records []csvRecord `json:"records"`
 	}
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	s.mu.Lock()
@@ -126,7 +125,7 @@ func (s *importServer) take(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		s.job.Rejected++
-		s.rejects = append(s.rejects, didReject{Line: int64(record.Line), Record: strings.Join(record.Values, ","), Field: "number_e164", Message: "no number"})
+		s.rejects = append(s.rejects, importReject{Line: int64(record.Line), Record: strings.Join(record.Values, ","), Field: "number_e164", Message: "no number"})
 	}
 	if s.job.Next == s.job.Total {
 		s.job.State = "finished"
@@ -265,11 +264,11 @@ func TestRejectsCanBeImportedAgain(t *testing.T) { //nolint:paralleltest // t.Se
 	rejects, err := os.ReadFile(rejectsPath(path))
 	require.NoError(t, err)
 	require.Equal(t, "provider,number_e164,line,field,error\nA,+15550001000,2,number_e164,no number\nB,15550001001,3,number_e164,no number\nC;c,15550001002,4,number_e164,no number\n", string(rejects))
-	file, err := openDIDFile(rejectsPath(path), ',')
+	file, err := openCSV(rejectsPath(path), ',')
 	require.NoError(t, err)
 	defer file.close()
 	require.EqualValues(t, 3, file.records)
-	require.NoError(t, writeRejects(path, file.columns, []didReject{{Line: 9, Record: "A,+15550001000,2,number_e164,no number", Message: "again"}}))
+	require.NoError(t, writeRejects(path, file.columns, []importReject{{Line: 9, Record: "A,+15550001000,2,number_e164,no number", Message: "again"}}))
 	again, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "provider,number_e164,line,field,error\nA,+15550001000,9,,again\n", string(again))
@@ -343,7 +342,7 @@ func TestDIDCommands(t *testing.T) { //nolint:paralleltest // t.Setenv
 	code, out, said = runAt(t.Context(), t, server.URL, "dids", "export", "--file", file)
 	require.Zero(t, code, said)
 	require.Empty(t, out)
-	exported, err := openDIDFile(file, ',')
+	exported, err := openCSV(file, ',')
 	require.NoError(t, err)
 	require.EqualValues(t, 2, exported.records)
 	exported.close()
@@ -393,7 +392,7 @@ func FuzzDIDFile(f *testing.F) {
 	f.Add("number_e164\n+15550001000\n", byte(1))
 	f.Add("a,b\n\"x\ny\",\"\"\"\"\n,\n\n1,2,3\n", byte(3))
 	f.Fuzz(func(t *testing.T, content string, taken byte) {
-		file, err := openDIDFile(writeCSV(t, content), ',')
+		file, err := openCSV(writeCSV(t, content), ',')
 		if err != nil {
 			return
 		}

@@ -20,14 +20,14 @@ const (
 	partBytes   = 48 << 10
 )
 
-// didRecord is a record of a file of numbers, as the API takes it.
-type didRecord struct {
+// csvRecord is a record of a file, as the API takes it.
+type csvRecord struct {
 	Line   int      `json:"line"`
 	Values []string `json:"values"`
 }
 
-// didFile is a file of numbers: CSV with a header.
-type didFile struct {
+// csvFile is a file to import: CSV with a header.
+type csvFile struct {
 	file    *os.File
 	comma   rune
 	columns []string
@@ -38,11 +38,11 @@ type didFile struct {
 // byteOrderMark is what some spreadsheets begin a file with.
 const byteOrderMark = "\ufeff"
 
-// openDIDFile reads a file once from its beginning to its end, so that one which is no CSV is refused before anything is imported.
-func openDIDFile(path string, comma rune) (_ *didFile, err error) {
+// openCSV reads a file once from its beginning to its end, so that one which is no CSV is refused before anything is imported.
+func openCSV(path string, comma rune) (_ *csvFile, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open the file of numbers: %w", err)
+		return nil, fmt.Errorf("open the file: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -53,7 +53,7 @@ func openDIDFile(path string, comma rune) (_ *didFile, err error) {
 	if _, err := io.Copy(sum, file); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	d := &didFile{file: file, comma: comma, sha256: hex.EncodeToString(sum.Sum(nil))}
+	d := &csvFile{file: file, comma: comma, sha256: hex.EncodeToString(sum.Sum(nil))}
 	reader, err := d.from(0)
 	if err != nil {
 		return nil, err
@@ -73,10 +73,10 @@ func openDIDFile(path string, comma rune) (_ *didFile, err error) {
 	}
 }
 
-func (d *didFile) close() { _ = d.file.Close() }
+func (d *csvFile) close() { _ = d.file.Close() }
 
 // size is what the record takes in a request.
-func (r *didRecord) size() int {
+func (r *csvRecord) size() int {
 	encoded, err := json.Marshal(r)
 	if err != nil {
 		return 0 // a number and strings can always be encoded
@@ -84,18 +84,18 @@ func (r *didRecord) size() int {
 	return len(encoded) + 1
 }
 
-// didReader reads the records of a file.
-type didReader struct {
+// csvReader reads the records of a file.
+type csvReader struct {
 	csv  *csv.Reader
 	path string
 }
 
 // from begins to read at a record, counted from 0 behind the header.
-func (d *didFile) from(record int64) (*didReader, error) {
+func (d *csvFile) from(record int64) (*csvReader, error) {
 	if _, err := d.file.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read %s: %w", d.file.Name(), err)
 	}
-	r := &didReader{csv: csv.NewReader(d.file), path: d.file.Name()}
+	r := &csvReader{csv: csv.NewReader(d.file), path: d.file.Name()}
 	r.csv.Comma, r.csv.FieldsPerRecord = d.comma, -1
 	header, err := r.next()
 	if errors.Is(err, io.EOF) {
@@ -118,7 +118,7 @@ func (d *didFile) from(record int64) (*didReader, error) {
 }
 
 // next reads a record, or returns io.EOF.
-func (r *didReader) next() (*didRecord, error) {
+func (r *csvReader) next() (*csvRecord, error) {
 	values, err := r.csv.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, io.EOF
@@ -132,19 +132,19 @@ func (r *didReader) next() (*didRecord, error) {
 			return nil, fmt.Errorf("%s: line %d is not UTF-8", r.path, line)
 		}
 	}
-	return &didRecord{Line: line, Values: values}, nil
+	return &csvRecord{Line: line, Values: values}, nil
 }
 
 // parts hands out a file in parts that fit into a request. What the API has not taken of one comes again in the next.
 type parts struct {
-	file    *didFile
-	reader  *didReader
+	file    *csvFile
+	reader  *csvReader
 	at      int64 // the first of the waiting records
-	waiting []*didRecord
+	waiting []*csvRecord
 	ended   bool
 }
 
-func (d *didFile) parts(from int64) (*parts, error) {
+func (d *csvFile) parts(from int64) (*parts, error) {
 	reader, err := d.from(from)
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (p *parts) goTo(record int64) error {
 }
 
 // part returns the next records, none at the end of the file.
-func (p *parts) part() ([]*didRecord, error) {
+func (p *parts) part() ([]*csvRecord, error) {
 	size, count := 0, 0
 	for ; count < partRecords; count++ {
 		if count == len(p.waiting) {
@@ -201,7 +201,7 @@ func rejectsPath(path string) string {
 }
 
 // writeRejects writes a file of rejects, whole or not at all: the records as they were, with their line, the column to blame and why.
-func writeRejects(path string, columns []string, rejects []didReject) (err error) {
+func writeRejects(path string, columns []string, rejects []importReject) (err error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
 	// A file of rejects that is imported again has these columns already.
@@ -241,31 +241,6 @@ func writeRejects(path string, columns []string, rejects []didReject) (err error
 	}
 	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("write the rejects: %w", err)
-	}
-	return nil
-}
-
-// didWriter writes numbers as CSV that an import takes.
-type didWriter struct{ csv *csv.Writer }
-
-func newDIDWriter(out io.Writer) *didWriter {
-	w := &didWriter{csv: csv.NewWriter(out)}
-	_ = w.csv.Write([]string{"number_e164", "customer_id", "application_id", "provider", "status", "route_mode", "sip_uri", "reject_code"}) // Flush tells
-	return w
-}
-
-func (w *didWriter) write(dids []didItem) error {
-	for i := range dids {
-		d := &dids[i]
-		code := ""
-		if d.RejectCode != nil {
-			code = fmt.Sprint(*d.RejectCode)
-		}
-		_ = w.csv.Write([]string{d.Number, d.CustomerID, text(d.ApplicationID), d.Provider, d.Status, d.RouteMode, text(d.SIPURI), code}) // Flush tells
-	}
-	w.csv.Flush()
-	if err := w.csv.Error(); err != nil {
-		return fmt.Errorf("write numbers: %w", err)
 	}
 	return nil
 }
