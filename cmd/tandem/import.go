@@ -101,6 +101,8 @@ type fileImport struct {
 	// defaults are the values of columns that the flags give, rest is what else begins the import.
 	defaults map[string]any
 	rest     map[string]string
+	// unless is what did not happen because a record was rejected, where that is so.
+	unless string
 	// shown prints the import at its end.
 	shown func(item json.RawMessage) error
 }
@@ -135,7 +137,7 @@ func (f *fileImport) run(cmd *cobra.Command, opts *options, c *client, path stri
 		return err
 	}
 	if rejected != "" {
-		return fmt.Errorf("%d were rejected: %s says why", job.Rejected, rejected)
+		return fmt.Errorf("%d were rejected: %s says why%s", job.Rejected, rejected, f.unless)
 	}
 	return nil
 }
