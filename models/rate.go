@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 )
 
 // When a rate's connection fee is due.
@@ -169,7 +168,7 @@ func (s *Store) RateAt(ctx context.Context, deckID, direction, number string, at
 	var row []DeckRate
 	err := s.ratesFor(s.read(ctx), deckID, direction, prefixesOf(number), "valid_from <= ? AND (valid_to IS NULL OR valid_to > ?)", micros(at), micros(at)).
 		// Of two with one prefix that are both valid, the later one was meant to follow.
-		Order(clause.Expr{SQL: "LENGTH(prefix) DESC, valid_from DESC"}).Limit(1).Find(&row).Error
+		Order("LENGTH(prefix) DESC, valid_from DESC").Limit(1).Find(&row).Error
 	if err != nil {
 		return nil, explain(err, "read the rate of a number")
 	}

@@ -3,6 +3,7 @@ package models_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -243,6 +244,42 @@ func TestListRates(t *testing.T) {
 		for _, cursor := range []string{"x", "e30", "eyJEaXJlY3Rpb24iOiJvdXRib3VuZCIsIlByZWZpeCI6IlwwIn0"} {
 			_, _, err = s.ListRates(ctx, deck.ID, models.RateFilter{}, models.Page{Cursor: cursor})
 			require.ErrorIs(t, err, models.ErrBadCursor)
+		}
+	})
+}
+
+// TestRateAt: the longest prefix counts that is valid then, in whatever order they were put.
+func TestRateAt(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		ctx := t.Context()
+		rows := []models.DeckRate{
+			rateOf("", 1, 0, nil), rateOf("3", 2, 0, nil), rateOf("31", 3, 0, nil), rateOf("3120", 4, 5, until(9)), rateOf("31201234567", 5, 20, nil), rateOf("sip", 6, 0, nil),
+		}
+		backwards := slices.Clone(rows)
+		slices.Reverse(backwards)
+		for _, order := range [][]models.DeckRate{rows, backwards} {
+			deck := deckOf(t, s, "EUR")
+			_, err := s.PutRates(ctx, deck.ID, order)
+			require.NoError(t, err)
+			for _, tc := range []struct {
+				number string
+				at     int
+				price  int64
+			}{
+				{"+31201234567", 0, 3}, {"+31201234567", 5, 4}, {"31201234567", 8, 4}, {"+31201234567", 9, 3}, {"+31201234567", 20, 5}, {"+31201234568", 20, 3},
+				{"+3", 0, 2}, {"+49", 0, 1}, {"+321234567890123456789", 0, 2}, {"anonymous", 0, 1}, {models.PrefixSIP, 0, 6},
+			} {
+				rate, err := s.RateAt(ctx, deck.ID, models.Outbound, tc.number, day(tc.at))
+				require.NoError(t, err)
+				require.Equal(t, tc.price, rate.PerMinuteMicros, "%s on day %d", tc.number, tc.at)
+			}
+			for _, at := range []int{-1, 0} {
+				_, err := s.RateAt(ctx, deck.ID, models.Inbound, "+31201234567", day(at))
+				require.ErrorIs(t, err, models.ErrNotFound)
+			}
+			_, err = s.RateAt(ctx, deck.ID, models.Outbound, "+31201234567", day(-1))
+			require.ErrorIs(t, err, models.ErrNotFound)
 		}
 	})
 }
