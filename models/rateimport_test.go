@@ -176,6 +176,7 @@ func manyRates(count, from int) []models.DeckRate {
 // BenchmarkRateAt looks a number up among 100,000 rates, most of its prefixes being those of others.
 func BenchmarkRateAt(b *testing.B) {
 	benchStores(b, func(b *testing.B, s *models.Store) {
+		b.Helper()
 		deck := &models.RateDeck{Name: "many", Currency: "EUR"}
 		require.NoError(b, s.CreateRateDeck(b.Context(), deck))
 		for from := 0; from < 100_000; from += models.MaxRates {
@@ -195,6 +196,7 @@ func BenchmarkRateAt(b *testing.B) {
 // BenchmarkPutRates imports a thousand rates at a time, as the command line sends them.
 func BenchmarkPutRates(b *testing.B) {
 	benchStores(b, func(b *testing.B, s *models.Store) {
+		b.Helper()
 		deck := &models.RateDeck{Name: "many", Currency: "EUR"}
 		require.NoError(b, s.CreateRateDeck(b.Context(), deck))
 		from := 0
@@ -208,6 +210,7 @@ func BenchmarkPutRates(b *testing.B) {
 
 // benchStores runs a benchmark on both databases.
 func benchStores(b *testing.B, fn func(b *testing.B, s *models.Store)) {
+	b.Helper()
 	for dialect, url := range map[string]func(testing.TB) string{models.DialectSQLite: modelstest.SQLiteURL, models.DialectPostgres: modelstest.PostgresURL} {
 		b.Run(dialect, func(b *testing.B) {
 			s, err := models.Open(b.Context(), models.Config{URL: url(b), Key: modelstest.Key})
