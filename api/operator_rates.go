@@ -78,15 +78,15 @@ func (s *Server) operatorRateRoutes() []route {
 			details: "Calls keep what they were promised.",
 			role:    models.RoleAdmin, status: noContent, handle: s.deleteRateDeck, codes: []string{codeResourceInUse}},
 		{method: http.MethodGet, path: "/operator/v1/rate-decks/:id/rates", id: "listRates", tag: "rates", summary: "List the rates of a deck, by direction, prefix and time",
-			role: models.RoleViewer, query: rateFilters, status: ok, response: list[rateObject]{}, handle: s.listRates},
+			role: models.RoleViewer, query: rateFilters, status: ok, response: list[deckRateObject]{}, handle: s.listRates},
 		{method: http.MethodPost, path: "/operator/v1/rate-decks/:id/rates", id: "setRate", tag: "rates", summary: "Set the rate of a prefix",
 			details: "It ends the one that is valid when it begins, and takes the place of one that begins at the same moment.",
-			role:    models.RoleAdmin, request: rateCreate{}, status: created, response: rateObject{}, handle: s.setRate},
+			role:    models.RoleAdmin, request: rateCreate{}, status: created, response: deckRateObject{}, handle: s.setRate},
 		{method: http.MethodGet, path: "/operator/v1/rates/test", id: "testRate", tag: "rates", summary: "Say what a call would cost, and why",
 			details: "Which decks are asked, what each says, and what calls of some lengths cost. No call is made.",
 			role:    models.RoleViewer, query: rateTestQuery, status: ok, response: rateTestObject{}, handle: s.testRate, codes: []string{codeNotFound}},
 		{method: http.MethodPatch, path: "/operator/v1/rates/:id", id: "endRate", tag: "rates", summary: "Say when a rate ends",
-			role: models.RoleAdmin, request: rateUpdate{}, status: ok, response: rateObject{}, handle: s.endRate},
+			role: models.RoleAdmin, request: rateUpdate{}, status: ok, response: deckRateObject{}, handle: s.endRate},
 		{method: http.MethodDelete, path: "/operator/v1/rates/:id", id: "deleteRate", tag: "rates", summary: "Delete a rate",
 			details: "One that it had ended stays ended.",
 			role:    models.RoleAdmin, status: noContent, handle: s.deleteRate},
@@ -228,7 +228,7 @@ func (s *Server) listRates(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return listOf(rows, next, toRate), nil
+	return listOf(rows, next, toDeckRate), nil
 }
 
 func (s *Server) setRate(r *request) (any, error) {
@@ -237,13 +237,13 @@ func (s *Server) setRate(r *request) (any, error) {
 	if err := c.failed(); err != nil {
 		return nil, err
 	}
-	var answer rateObject
+	var answer deckRateObject
 	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
 		rows := []models.DeckRate{rate}
 		if _, err := tx.PutRates(r.ctx, r.params["id"], rows); err != nil {
 			return orNotFound(err, "rate deck")
 		}
-		answer = toRate(&rows[0])
+		answer = toDeckRate(&rows[0])
 		r.concerns("", rows[0].ID)
 		return nil
 	})
@@ -266,7 +266,7 @@ func (s *Server) endRate(r *request) (any, error) {
 	if err != nil {
 		return nil, orNotFound(err, "rate")
 	}
-	return toRate(rate), nil
+	return toDeckRate(rate), nil
 }
 
 func (s *Server) deleteRate(r *request) (any, error) {

@@ -156,7 +156,7 @@ func TestRatesOfOperators(t *testing.T) {
 func TestRatesTest(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
-		b := newBench(t, store, Config{Currency: "USD", FlatRate: func(direction string) models.Rate {
+		b := newBench(t, store, Config{Currency: "USD", FlatRate: func(direction, _ string) models.Rate {
 			if direction == models.Inbound {
 				return models.Rate{IncrementSeconds: 60}
 			}
@@ -229,16 +229,16 @@ func TestRatesTest(t *testing.T) {
 
 		// A customer sees the price, and nothing of decks.
 		got := customers.get("/v1/rates?number=%2B31101234567").is(200)
-		require.Equal(t, []any{false, "0.0125", "Netherlands"}, []any{got.json()["refused"], got.json()["price"].(object)["per_minute"], got.json()["price"].(object)["destination"]})
+		require.Equal(t, []any{false, "0.0125", "Netherlands"}, []any{got.json()["refused"], got.json()["rate"].(object)["per_minute"], got.json()["rate"].(object)["destination"]})
 		require.NotContains(t, string(got.body), "deck")
-		require.Equal(t, "0.001", customers.get("/v1/rates?number=%2B31201234567&trunk_id=" + trunk.ID).is(200).json()["price"].(object)["per_minute"])
+		require.Equal(t, "0.001", customers.get("/v1/rates?number=%2B31201234567&trunk_id=" + trunk.ID).is(200).json()["rate"].(object)["per_minute"])
 		require.Equal(t, true, customers.get("/v1/rates?number=%2B44201234567").is(200).json()["refused"])
 		customers.get("/v1/rates").refused(codeInvalidRequest, "number")
 		customers.get("/v1/rates?number=sip&trunk_id=trunk_absent").refused(codeNotFound, "trunk_id")
 		key := b.newKey(rival)
 		customers.do(exchange{method: "GET", path: "/v1/rates?number=sip&trunk_id=" + trunk.ID, key: &key}).refused(codeNotFound, "trunk_id")
 		foreign := customers.do(exchange{method: "GET", path: "/v1/rates?number=%2B31101234567", key: &key}).is(200).json()
-		require.Equal(t, "0.09", foreign["price"].(object)["per_minute"], "not the price of another customer")
+		require.Equal(t, "0.09", foreign["rate"].(object)["per_minute"], "not the price of another customer")
 	})
 }
 
@@ -358,7 +358,7 @@ func FuzzRateRecord(f *testing.F) {
 			require.True(t, row.MinimumSeconds >= 0 && row.IncrementSeconds >= 1)
 			require.True(t, row.ValidTo == nil || row.ValidTo.After(row.ValidFrom))
 			require.NotContains(t, row.Destination, "\x00")
-			shown := toRate(&row)
+			shown := toDeckRate(&row)
 			end := ""
 			if shown.ValidTo != nil {
 				end = *shown.ValidTo

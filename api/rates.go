@@ -38,8 +38,8 @@ type rateCreate struct {
 	ValidTo     *string `json:"valid_to" doc:"When it ends; without it never, or where the next rate of the prefix begins." example:"2026-03-01"`
 }
 
-// rateObject is a rate of a deck.
-type rateObject struct {
+// deckRateObject is a rate of a deck.
+type deckRateObject struct {
 	ID        string `json:"id" example:"rate_01jd3v5q8n6w4x2y0z9a8b7c6d"`
 	DeckID    string `json:"deck_id" example:"deck_01jd3v5q8n6w4x2y0z9a8b7c6d"`
 	Direction string `json:"direction" enum:"outbound,inbound"`
@@ -49,7 +49,7 @@ type rateObject struct {
 	CreatedAt string  `json:"created_at" format:"date-time"`
 }
 
-// priceObject is what a call costs.
+// priceObject is what a call costs, as operators name it who set prices.
 type priceObject struct {
 	Prefix          string `json:"prefix" doc:"The digits that the number begins with; * for every number, sip for SIP URIs." example:"3120"`
 	Destination     string `json:"destination"`
@@ -87,9 +87,9 @@ func toPrice(r *models.Rate) priceObject {
 	}
 }
 
-func toRate(r *models.DeckRate) rateObject {
+func toDeckRate(r *models.DeckRate) deckRateObject {
 	price := r.Rate()
-	return rateObject{
+	return deckRateObject{
 		ID: r.ID, DeckID: r.DeckID, Direction: r.Direction, priceObject: toPrice(&price), ValidFrom: stamp(r.ValidFrom), ValidTo: stampOrNil(r.ValidTo),
 		CreatedAt: stamp(r.CreatedAt),
 	}

@@ -32,12 +32,12 @@ const (
 
 // rateStep is a deck that was asked, and what it said.
 type rateStep struct {
-	DeckID string      `json:"deck_id"`
-	Deck   string      `json:"deck" doc:"Its name."`
-	Of     string      `json:"of" enum:"trunk,customer,default" doc:"Whose deck it is."`
-	Answer string      `json:"answer" enum:"rate,next,refuse"`
-	Rate   *rateObject `json:"rate" doc:"null where it has none for the number."`
-	Why    string      `json:"why" doc:"The same for people."`
+	DeckID string          `json:"deck_id"`
+	Deck   string          `json:"deck" doc:"Its name."`
+	Of     string          `json:"of" enum:"trunk,customer,default" doc:"Whose deck it is."`
+	Answer string          `json:"answer" enum:"rate,next,refuse"`
+	Rate   *deckRateObject `json:"rate" doc:"null where it has none for the number."`
+	Why    string          `json:"why" doc:"The same for people."`
 }
 
 // rateTestObject is what a call would cost, and why.
@@ -61,7 +61,7 @@ type ratesObject struct {
 	Direction  string       `json:"direction" enum:"outbound,inbound"`
 	Currency   string       `json:"currency"`
 	Refused    bool         `json:"refused" doc:"There is no price for the number: calls are refused."`
-	Price      *priceObject `json:"price" doc:"null where calls are refused."`
+	Rate       *rateObject  `json:"rate" doc:"null where calls are refused."`
 	Unanswered string       `json:"unanswered" doc:"What an attempt costs that nobody answers." example:"0.00"`
 	Costs      []costObject `json:"costs" doc:"What answered calls cost; empty where calls are refused."`
 }
@@ -98,7 +98,7 @@ func (s *Server) priceOf(r *request, q *rateSearch) (*ratePrice, error) {
 		price.outcome = outcomeRefused
 		return price, nil
 	}
-	flat := s.flatRate(q.direction)
+	flat := s.flatRate(q.direction, q.number)
 	price.rate = &flat
 	return price, nil
 }
@@ -173,7 +173,7 @@ func toStep(a *models.DeckAnswer, q *rateSearch) rateStep {
 	}
 	switch {
 	case a.Rate != nil:
-		rate := toRate(a.Rate)
+		rate := toDeckRate(a.Rate)
 		step.Answer, step.Rate = "rate", &rate
 		step.Why = fmt.Sprintf("its longest prefix that fits and is valid then is %s", rate.Prefix)
 		if rate.ValidTo != nil {
@@ -214,6 +214,10 @@ func (s *Server) getRates(r *request) (any, error) {
 		return nil, err
 	}
 	answer := ratesObject{Number: q.number, Direction: q.direction, Currency: q.currency, Refused: price.rate == nil}
-	answer.Price, answer.Costs, answer.Unanswered = price.shown()
+	if price.rate != nil {
+		rate := toRate(price.rate)
+		answer.Rate = &rate
+	}
+	_, answer.Costs, answer.Unanswered = price.shown()
 	return answer, nil
 }

@@ -79,8 +79,8 @@ type Config struct {
 	Numbers Numbers
 	// Currency is the ISO 4217 code of new customers' accounts. Default USD.
 	Currency string
-	// FlatRate is the price of calls in a direction for which no deck has a rate. Default: they cost nothing.
-	FlatRate func(direction string) models.Rate
+	// FlatRate is the price of calls in a direction to a number, or models.PrefixSIP, for which no deck has a rate. Default: they cost nothing.
+	FlatRate func(direction, number string) models.Rate
 	// NewCustomer are the limits of new customers, as far as whoever makes one does not say others. Default: none.
 	NewCustomer models.CustomerLimits
 	// Rates bound the requests to the API. Default: nothing does.
@@ -121,7 +121,7 @@ type Server struct {
 	dialplan  Dialplan
 	numbers   Numbers
 	currency  string
-	flatRate  func(direction string) models.Rate
+	flatRate  func(direction, number string) models.Rate
 	// newCustomer are the limits of new customers.
 	newCustomer models.CustomerLimits
 	build       Build
@@ -160,7 +160,7 @@ func New(cfg Config) (*Server, error) {
 		slots:       make(chan struct{}, cmp.Or(cfg.MaxRequests, 1024)),
 	}
 	if s.flatRate = cfg.FlatRate; s.flatRate == nil {
-		s.flatRate = func(string) models.Rate { return models.Rate{IncrementSeconds: defaultIncrement} }
+		s.flatRate = func(string, string) models.Rate { return models.Rate{IncrementSeconds: defaultIncrement} }
 	}
 	refused, now := cfg.OnRefused, cfg.Now
 	if refused == nil {

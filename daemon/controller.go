@@ -139,10 +139,8 @@ func (c *controller) start(ctx context.Context, listener net.Listener, owner str
 	}
 	server, err := api.New(api.Config{
 		Store: c.store, Calls: manager, Simulator: rehearsals, Dialplan: syncer, Numbers: syncer, Currency: c.cfg.Currency, NewCustomer: c.cfg.NewCustomer,
-		FlatRate: func(direction string) models.Rate {
-			return models.Rate{PerMinuteMicros: rater.Price(direction), IncrementSeconds: prices.IncrementSeconds}
-		},
-		Rates: c.cfg.Rates, TrustedProxies: c.cfg.TrustedProxies, OnRefused: measures.Refused, Logger: c.logger.With("part", "api"), Mount: mount, Build: ThisBuild(),
+		FlatRate: rater.Flat,
+		Rates:    c.cfg.Rates, TrustedProxies: c.cfg.TrustedProxies, OnRefused: measures.Refused, Logger: c.logger.With("part", "api"), Mount: mount, Build: ThisBuild(),
 	})
 	if err != nil {
 		return fmt.Errorf("api: %w", err)
