@@ -174,7 +174,7 @@ func TestSettle(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, rater.Settle(ctx, s, unanswered, 0))
 		require.NotNil(t, unanswered.SettledAt)
-		entries, _, err := s.ListLedger(ctx, app.CustomerID, models.Page{})
+		entries, _, err := s.ListLedger(ctx, app.CustomerID, models.LedgerFilter{}, models.Page{})
 		require.NoError(t, err)
 		require.Len(t, entries, 2, "the topup and one debit")
 		violations, err := s.VerifyLedger(ctx)

@@ -229,7 +229,7 @@ func (m *ledgerMachine) ledger(rt *rapid.T, a *account) (sum int64, calls map[st
 	calls = map[string]int64{}
 	page := models.Page{Limit: models.MaxPageLimit}
 	for {
-		entries, next, err := m.s.ListLedger(m.t.Context(), a.app.CustomerID, page)
+		entries, next, err := m.s.ListLedger(m.t.Context(), a.app.CustomerID, models.LedgerFilter{}, page)
 		require.NoError(rt, err)
 		for _, entry := range entries {
 			sum += entry.AmountMicros

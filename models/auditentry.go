@@ -58,6 +58,19 @@ func WithAudit(ctx context.Context, pending *PendingAudit) context.Context {
 	return context.WithValue(ctx, auditKey{}, pending)
 }
 
+// unaudited returns a context whose transactions write no entry.
+func unaudited(ctx context.Context) context.Context {
+	return WithAudit(ctx, &PendingAudit{Written: true})
+}
+
+// actor is who the context's entry says acts, empty where there is no entry.
+func actor(ctx context.Context) string {
+	if pending, ok := ctx.Value(auditKey{}).(*PendingAudit); ok {
+		return pending.Entry.ActorName
+	}
+	return ""
+}
+
 // audited adds the context's entry to a transaction, where one is pending. The second function is to be told how it ended.
 func audited(ctx context.Context, fn func(tx *Store) error) (func(tx *Store) error, func(err error)) {
 	pending, ok := ctx.Value(auditKey{}).(*PendingAudit)

@@ -28,7 +28,12 @@ type Charge struct {
 	Answered      bool
 	BilledSeconds int
 	AmountMicros  int64
-	CreatedAt     time.Time `gorm:"serializer:moment;autoCreateTime:false"`
+	// Destination is what the rate calls it, and ChargedSeconds for how long an answered leg is charged: both are the rate's word, which AddCharges takes
+	// down for Usage to count by.
+	Destination    string
+	ChargedSeconds int64
+	// CreatedAt is the time of the call's settlement.
+	CreatedAt time.Time `gorm:"serializer:moment;autoCreateTime:false"`
 }
 
 // AddCharges stores the lines of a call's bill. It belongs in the transaction that settles the call.
@@ -37,7 +42,11 @@ func (s *Store) AddCharges(ctx context.Context, charges []Charge) error {
 		return nil
 	}
 	for i := range charges {
-		charges[i].CreatedAt = s.Now()
+		line := &charges[i]
+		line.CreatedAt, line.Destination, line.ChargedSeconds = s.settling(), line.Rate.Destination, 0
+		if line.Answered {
+			line.ChargedSeconds = line.Rate.Billed(line.BilledSeconds)
+		}
 	}
 	return explain(s.write(ctx).Create(&charges).Error, "write %d charges of call %q", len(charges), charges[0].CallID)
 }

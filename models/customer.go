@@ -22,6 +22,12 @@ type Customer struct {
 	BalanceMicros     int64
 	HeldMicros        int64
 	CreditLimitMicros int64
+	// LowBalanceMicros is the threshold of balance and credit at or below which the customer is told; nil is none.
+	LowBalanceMicros *int64
+	// LowTold and ExhaustedTold say that the customer was told and has had no more money since: see OnBalance.
+	LowTold, ExhaustedTold bool
+	// LedgerSeq is the place of the last entry of the ledger.
+	LedgerSeq int64
 	// RateDeckID is the customer's own deck, empty for the default one.
 	RateDeckID string         `gorm:"serializer:reference"`
 	Limits     CustomerLimits `gorm:"embedded"`
@@ -49,7 +55,8 @@ func (s *Store) CreateCustomer(ctx context.Context, customer *Customer) error {
 		row.CreatedAt = tx.Now()
 		row.UpdatedAt = row.CreatedAt
 		opening := row.BalanceMicros
-		row.BalanceMicros, row.HeldMicros = 0, 0
+		row.BalanceMicros, row.HeldMicros, row.LedgerSeq = 0, 0, 0
+		row.LowTold, row.ExhaustedTold = false, false
 		if err := tx.write(ctx).Create(&row).Error; err != nil {
 			return explain(err, "create customer %q", row.Name)
 		}

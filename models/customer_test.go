@@ -22,7 +22,7 @@ func TestCustomer(t *testing.T) {
 		_, err = s.Customer(t.Context(), "cust_none")
 		require.ErrorIs(t, err, models.ErrNotFound)
 
-		entries, next, err := s.ListLedger(t.Context(), customer.ID, models.Page{})
+		entries, next, err := s.ListLedger(t.Context(), customer.ID, models.LedgerFilter{}, models.Page{})
 		require.NoError(t, err)
 		require.Empty(t, next)
 		require.Len(t, entries, 1)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"gorm.io/gorm"
 )
 
 // Kinds of ledger entries.
@@ -17,15 +19,20 @@ const (
 // LedgerEntry is one change of a customer's balance: AmountMicros is negative where money leaves, BalanceMicros the balance
 // after it. Key makes it happen once.
 type LedgerEntry struct {
-	ID            string
-	CustomerID    string
+	ID         string
+	CustomerID string
+	// Seq is its place among the customer's: they changed the balance in this order.
+	Seq           int64
 	Key           string
 	Kind          string
 	AmountMicros  int64
 	BalanceMicros int64
 	CallID        *string
 	Note          string
-	CreatedAt     time.Time `gorm:"serializer:moment;autoCreateTime:false"`
+	// Actor is who made it, as the audit trail calls them; empty for what calls cost.
+	Actor string
+	// CreatedAt is when it was made, for a call's debit the time of its settlement.
+	CreatedAt time.Time `gorm:"serializer:moment;autoCreateTime:false"`
 }
 
 // Hold reserves amount of a customer's free balance, or returns ErrInsufficientBalance and changes nothing. It belongs in the
@@ -105,11 +112,11 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 	}
 	var entry *LedgerEntry
 	err := s.InTx(ctx, func(tx *Store) error {
-		now := micros(tx.Now())
 		entry = nil
+		at := tx.settling()
 		var held []int64
 		err := tx.write(ctx).Raw("UPDATE calls SET settled_at = ? WHERE id = ? AND customer_id = ? AND settled_at IS NULL RETURNING hold_micros",
-			now, callID, customerID).Scan(&held).Error
+			micros(at), callID, customerID).Scan(&held).Error
 		if err != nil {
 			return explain(err, "settle call %q", callID)
 		}
@@ -120,17 +127,18 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 			return fmt.Errorf("settle call %q: it holds %d, not %d", callID, held[0], hold)
 		}
 		tx.atEnd(func() error {
-			balance, err := tx.move(ctx, customerID, hold, -cost)
+			account, err := tx.move(ctx, customerID, hold, -cost)
 			if err != nil {
 				return fmt.Errorf("settle call %q: %w", callID, err)
 			}
 			if cost == 0 {
 				return nil
 			}
-			entry = &LedgerEntry{
-				CustomerID: customerID, Key: "call:" + callID, Kind: LedgerCall, AmountMicros: -cost, BalanceMicros: balance, CallID: &callID,
+			entry = &LedgerEntry{Key: "call:" + callID, Kind: LedgerCall, AmountMicros: -cost, CallID: &callID, CreatedAt: at}
+			if err := tx.record(ctx, account, entry); err != nil {
+				return err
 			}
-			return tx.record(ctx, entry)
+			return tx.fell(ctx, account)
 		})
 		return nil
 	})
@@ -141,7 +149,8 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 }
 
 // Credit changes a balance by amount (negative to take) under a key of the caller's choice and returns the ledger entry; the
-// entry that is there already where the key was used before. ErrInsufficientBalance where it would leave less than is held.
+// entry that is there already where the key was used before. ErrInsufficientBalance where it would leave less than is held. The entry
+// names who is in the context's audit entry, see WithAudit.
 func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount int64, note string) (*LedgerEntry, error) {
 	var entry *LedgerEntry
 	err := s.InTx(ctx, func(tx *Store) error {
@@ -157,12 +166,18 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 			entry = &known[0]
 			return nil
 		}
-		balance, err := tx.move(ctx, customerID, 0, amount)
+		account, err := tx.move(ctx, customerID, 0, amount)
 		if err != nil {
 			return fmt.Errorf("credit customer %q: %w", customerID, err)
 		}
-		entry = &LedgerEntry{CustomerID: customerID, Key: key, Kind: kind, AmountMicros: amount, BalanceMicros: balance, Note: note}
-		return tx.record(ctx, entry)
+		entry = &LedgerEntry{Key: key, Kind: kind, AmountMicros: amount, Note: note, Actor: actor(ctx), CreatedAt: tx.Now()}
+		if err := tx.record(ctx, account, entry); err != nil {
+			return err
+		}
+		if amount > 0 {
+			return tx.arm(ctx, account)
+		}
+		return tx.fell(ctx, account)
 	})
 	if err != nil {
 		return nil, err
@@ -170,33 +185,92 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 	return entry, nil
 }
 
-// move releases a hold, changes the balance and returns it.
-func (s *Store) move(ctx context.Context, customerID string, release, amount int64) (int64, error) {
-	var balance []int64
-	err := s.write(ctx).Raw(`UPDATE customers SET held_micros = held_micros - ?, balance_micros = balance_micros + ?, updated_at = ?
-		WHERE id = ? AND balance_micros + credit_limit_micros + ? >= held_micros - ? RETURNING balance_micros`,
-		release, amount, micros(s.Now()), customerID, amount, release).Scan(&balance).Error
-	if err != nil {
-		return 0, explain(err, "change balance")
+// move releases a hold, changes the balance, takes the next place in the ledger where it does, and returns what the account came to. The row is
+// locked from here to the end of the transaction.
+func (s *Store) move(ctx context.Context, customerID string, release, amount int64) (*account, error) {
+	entries := 0
+	if amount != 0 {
+		entries = 1
 	}
-	if len(balance) == 1 {
-		return balance[0], nil
+	var moved []account
+	err := s.write(ctx).Raw(`UPDATE customers SET held_micros = held_micros - ?, balance_micros = balance_micros + ?, ledger_seq = ledger_seq + ?, updated_at = ?
+		WHERE id = ? AND balance_micros + credit_limit_micros + ? >= held_micros - ? RETURNING `+accountColumns,
+		release, amount, entries, micros(s.Now()), customerID, amount, release).Scan(&moved).Error
+	if err != nil {
+		return nil, explain(err, "change balance")
+	}
+	if len(moved) == 1 {
+		return &moved[0], nil
 	}
 	if _, err := s.Customer(ctx, customerID); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return 0, ErrInsufficientBalance
+	return nil, ErrInsufficientBalance
 }
 
-func (s *Store) record(ctx context.Context, entry *LedgerEntry) error {
+// record writes the entry of a change that move has made.
+func (s *Store) record(ctx context.Context, account *account, entry *LedgerEntry) error {
 	entry.ID = NewID(PrefixLedger)
-	entry.CreatedAt = s.Now()
+	entry.CustomerID, entry.Seq, entry.BalanceMicros = account.ID, account.LedgerSeq, account.BalanceMicros
 	return explain(s.write(ctx).Create(entry).Error, "write ledger entry %q", entry.Key)
 }
 
-// ListLedger returns a page of a customer's ledger, newest first, and the cursor of the next page.
-func (s *Store) ListLedger(ctx context.Context, customerID string, page Page) ([]LedgerEntry, string, error) {
-	query := s.read(ctx).Where("customer_id = ?", customerID)
-	rows, next, err := paged(query, page, func(e *LedgerEntry) (time.Time, string) { return e.CreatedAt, e.ID })
-	return rows, next, explain(err, "list ledger")
+// settling is the moment at which the transaction settles: that of the call's settlement, of its debit and of the lines of its bill.
+func (s *Store) settling() time.Time {
+	if s.tx.settling.IsZero() {
+		s.tx.settling = s.Now()
+	}
+	return s.tx.settling
+}
+
+// LedgerFilter narrows a reading of a ledger; zero fields do not.
+type LedgerFilter struct {
+	Kind   string
+	CallID string
+	// From is the first moment, Before the first one that is not meant any more.
+	From, Before *time.Time
+}
+
+func (f *LedgerFilter) scope(query *gorm.DB) *gorm.DB {
+	if f.Kind != "" {
+		query = query.Where("kind = ?", f.Kind)
+		if f.Kind != LedgerCall {
+			query = query.Where("kind <> 'call'") // says that the index of payments is enough
+		}
+	}
+	if f.CallID != "" {
+		query = query.Where("call_id = ? AND kind = 'call'", f.CallID)
+	}
+	if f.From != nil {
+		query = query.Where("created_at >= ?", micros(*f.From))
+	}
+	if f.Before != nil {
+		query = query.Where("created_at < ?", micros(*f.Before))
+	}
+	return query
+}
+
+// ledgerCursor is the word in the cursors of ListLedger.
+const ledgerCursor = "ledger"
+
+// ListLedger returns a page of a customer's ledger, newest first, and the cursor of the next page: the balance of each entry is that of the one
+// behind it and its own amount, whatever is written meanwhile.
+func (s *Store) ListLedger(ctx context.Context, customerID string, filter LedgerFilter, page Page) ([]LedgerEntry, string, error) {
+	query := filter.scope(s.read(ctx).Where("customer_id = ?", customerID))
+	if page.Cursor != "" {
+		before, err := decodePosition(ledgerCursor, page.Cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		query = query.Where("seq < ?", before)
+	}
+	var rows []LedgerEntry
+	if err := query.Order("seq DESC").Limit(page.limit() + 1).Find(&rows).Error; err != nil {
+		return nil, "", explain(err, "list ledger")
+	}
+	limit := page.limit()
+	if len(rows) <= limit {
+		return rows, "", nil
+	}
+	return rows[:limit], encodePosition(ledgerCursor, rows[limit-1].Seq), nil
 }

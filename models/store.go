@@ -75,6 +75,9 @@ type core struct {
 	// strangersKept is MaxStrangers.
 	strangersKept int64
 
+	// tellBalance is what OnBalance was given.
+	tellBalance func(ctx context.Context, tx *Store, customer *Customer, level BalanceLevel) error
+
 	// commits counts the write transactions that were committed.
 	commits atomic.Int64
 

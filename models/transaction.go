@@ -34,6 +34,8 @@ type txState struct {
 	placed bool
 	// shards are those whose numbers the transaction changes, see touchDIDs.
 	shards map[string]struct{}
+	// settling is when it settles, see Store.settling.
+	settling time.Time
 	// deferred notes the writes of a transaction that reaches no database.
 	deferred *Deferred
 }
