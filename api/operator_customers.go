@@ -192,7 +192,7 @@ func (s *Server) listLedger(r *request) (any, error) {
 	if _, err := s.store.Customer(r.ctx, r.params["id"]); err != nil {
 		return nil, orNotFound(err, "customer")
 	}
-	rows, next, err := s.store.ListLedger(r.ctx, r.params["id"], page)
+	rows, next, err := s.store.ListLedger(r.ctx, r.params["id"], models.LedgerFilter{}, page)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ func connectStore(ctx context.Context, cfg Config, logger *slog.Logger) (*models
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
+	store.OnBalance(webhooks.EmitBalance)
 	return store, nil
 }
 

@@ -38,6 +38,15 @@ var (
 		{Name: "status", Type: TypeString, Doc: "`UP` or `DOWN`, by OPTIONS pings; may be empty."},
 	}
 
+	balanceFields = []Field{
+		{Name: "customer_id", Type: TypeString, Doc: "The customer whose account it is."},
+		{Name: "currency", Type: TypeString, Doc: "ISO 4217 code of the amounts."},
+		{Name: "balance_micros", Type: TypeInteger, Doc: "The balance in millionths of the currency unit; negative where credit is used."},
+		{Name: "credit_limit_micros", Type: TypeInteger, Doc: "How far below zero the balance may be."},
+		{Name: "held_micros", Type: TypeInteger, Doc: "What live calls hold."},
+		{Name: "available_micros", Type: TypeInteger, Doc: "What new calls can hold: balance and credit, less held."},
+	}
+
 	endingFields = []Field{
 		{Name: "reason", Type: TypeString, Doc: "Why it ended: [the list](call-states.md)."},
 		{Name: "hangup_source", Type: TypeString, Values: []any{"caller", "callee", "api", "actions", "platform", "carrier"}, Doc: "Who ended it."},
@@ -161,6 +170,16 @@ var actionKinds = []Kind{
 		Example: map[string]any{"index": 1, "action": "gather", "id": "menu", "result": map[string]any{"digits": "2", "outcome": "digits"}},
 	},
 	{
+		Name: KindCallBalanceLow, When: "The balance does not pay for the call any longer: it will end, with the `reason` `insufficient_balance`, unless money comes before. Once for each time that this becomes so.",
+		Fields: []Field{
+			{Name: "seconds_left", Type: TypeInteger, Doc: "In how many seconds it will end."},
+			{Name: "balance_micros", Type: TypeInteger, Doc: "The balance, with what live calls hold, in millionths of the account's currency unit."},
+			{Name: "available_micros", Type: TypeInteger, Doc: "What new calls can hold: balance and credit, less held."},
+			{Name: "currency", Type: TypeString, Doc: "ISO 4217 code of the amounts."},
+		},
+		Example: map[string]any{"seconds_left": 20, "balance_micros": 120_000, "available_micros": 0, "currency": "EUR"},
+	},
+	{
 		Name: KindTransferred, When: "A `transfer` was made, or could not be.",
 		Fields: []Field{
 			{Name: "mode", Type: TypeString, Values: []any{"blind", "refer", "attended"}, Doc: "How it was transferred."},
@@ -274,6 +293,21 @@ var otherKinds = []Kind{
 		Example: map[string]any{
 			"trunk":   map[string]any{"id": "trunk_01m3w", "name": "Carrier A", "gateway_name": "carrier-a"},
 			"node_id": "node_01m3a", "state": "FAIL_WAIT", "status": "DOWN",
+		},
+	},
+	{
+		Name: KindBalanceLow, When: "Balance and credit have come down to the account's threshold, `low_balance`, or below. Once, until a payment lifts them above it or the threshold changes.",
+		Fields: with(balanceFields, Field{Name: "low_balance_micros", Type: TypeInteger, Doc: "The threshold."}),
+		Example: map[string]any{
+			"customer_id": "cust_01m3t", "currency": "EUR", "balance_micros": 4_990_000, "credit_limit_micros": 0, "held_micros": 600_000,
+			"available_micros": 4_390_000, "low_balance_micros": 5_000_000,
+		},
+	},
+	{
+		Name: KindBalanceExhausted, When: "Nothing is left to hold a call: after a charge, or when a call is refused with `insufficient_balance`. Once, until a payment or more credit leaves something.",
+		Fields: balanceFields,
+		Example: map[string]any{
+			"customer_id": "cust_01m3t", "currency": "EUR", "balance_micros": 10_000, "credit_limit_micros": 0, "held_micros": 0, "available_micros": 10_000,
 		},
 	},
 	{

@@ -153,15 +153,34 @@ func EmitTrunk(ctx context.Context, tx *models.Store, trunk *models.Trunk, kind 
 		told = map[string]any{}
 	}
 	told["trunk"] = map[string]any{"id": trunk.ID, "name": trunk.Name, "gateway_name": trunk.GatewayName}
-	apps, err := tx.ApplicationsWithWebhook(ctx, trunk.CustomerID)
+	return emitToAll(ctx, tx, trunk.CustomerID, trunk.ID, kind, told)
+}
+
+// EmitBalance tells every application of a customer that has a webhook_url, and wants the kind, how far down its account has come, in the transaction
+// that brought it there: it is what models.Store.OnBalance takes. Each application has its own event, with its own sequence of the account's events.
+func EmitBalance(ctx context.Context, tx *models.Store, customer *models.Customer, level models.BalanceLevel) error {
+	kind, data := KindBalanceExhausted, map[string]any{
+		"customer_id": customer.ID, "currency": customer.Currency, "balance_micros": customer.BalanceMicros, "credit_limit_micros": customer.CreditLimitMicros,
+		"held_micros": customer.HeldMicros, "available_micros": customer.FreeMicros(),
+	}
+	if level == models.BalanceLow && customer.LowBalanceMicros != nil {
+		kind, data["low_balance_micros"] = KindBalanceLow, *customer.LowBalanceMicros
+	}
+	_, err := emitToAll(ctx, tx, customer.ID, customer.ID, kind, data)
+	return err
+}
+
+// emitToAll tells every application of a customer that has a webhook_url, and wants the kind, what happened to a subject.
+func emitToAll(ctx context.Context, tx *models.Store, customerID, subjectID, kind string, data map[string]any) ([]models.Event, error) {
+	apps, err := tx.ApplicationsWithWebhook(ctx, customerID)
 	if err != nil {
-		return nil, fmt.Errorf("emit %s of trunk %q: %w", kind, trunk.ID, err)
+		return nil, fmt.Errorf("emit %s of %q: %w", kind, subjectID, err)
 	}
 	events := make([]models.Event, 0, len(apps))
 	for _, id := range apps {
-		event := models.Event{CustomerID: trunk.CustomerID, ApplicationID: id, SubjectID: trunk.ID, Type: kind}
-		if err := appendOther(ctx, tx, &event, false, told); err != nil {
-			return nil, fmt.Errorf("emit %s of trunk %q: %w", kind, trunk.ID, err)
+		event := models.Event{CustomerID: customerID, ApplicationID: id, SubjectID: subjectID, Type: kind}
+		if err := appendOther(ctx, tx, &event, false, data); err != nil {
+			return nil, fmt.Errorf("emit %s of %q: %w", kind, subjectID, err)
 		}
 		events = append(events, event)
 	}

@@ -23,6 +23,7 @@ const (
 	KindDTMF            = "call.dtmf"
 	KindActionCompleted = "call.action_completed"
 	KindTransferred     = "call.transferred"
+	KindCallBalanceLow  = "call.balance_low"
 
 	KindLegRinging  = "leg.ringing"
 	KindLegAnswered = "leg.answered"
@@ -41,7 +42,8 @@ const (
 	KindTrunkRegistered   = "trunk.registered"
 	KindTrunkUnregistered = "trunk.unregistered"
 
-	KindBalanceLow = "balance.low"
+	KindBalanceLow       = "balance.low"
+	KindBalanceExhausted = "balance.exhausted"
 
 	KindTest = "webhook.test"
 )
@@ -84,7 +86,7 @@ type Field struct {
 
 // OfCall reports whether events of the kind tell of a call, which then stands in the body.
 func (k *Kind) OfCall() bool {
-	return !strings.HasPrefix(k.Name, "trunk.") && !strings.HasPrefix(k.Name, "webhook.")
+	return !slices.ContainsFunc([]string{"trunk.", "balance.", "webhook."}, func(family string) bool { return strings.HasPrefix(k.Name, family) })
 }
 
 // Default reports whether an application is told of the kind that has not chosen its kinds.

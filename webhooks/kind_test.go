@@ -47,7 +47,7 @@ func TestKindsAreWhole(t *testing.T) {
 		require.Equal(t, kind, found)
 		checkDocumented(t, kind.Name, kind.Fields)
 	}
-	require.Len(t, constants, 26)
+	require.Len(t, constants, 29)
 	require.ElementsMatch(t, constants, names)
 	quiet := slices.DeleteFunc(slices.Clone(names), func(name string) bool { k, _ := Find(name); return k.Default() })
 	require.ElementsMatch(t, models.QuietKinds, quiet, "what is quiet is a kind")
@@ -146,7 +146,7 @@ func TestParseKinds(t *testing.T) {
 		require.Equal(t, []any{1, bad}, []any{refused.Index, refused.Kind})
 		require.Equal(t, Choices(), refused.Allowed)
 		require.Less(t, len(err.Error()), 1200)
-		require.ErrorContains(t, err, "allowed are *, call.*, leg.*, recording.*, queue.*, conference.*, trunk.*, webhook.*, call.created,")
+		require.ErrorContains(t, err, "allowed are *, call.*, leg.*, recording.*, queue.*, conference.*, trunk.*, balance.*, webhook.*, call.created,")
 	}
 	_, err := ParseKinds(make([]string, maxKinds+1))
 	var refused *KindsError
@@ -194,6 +194,12 @@ func TestEveryKindIsDelivered(t *testing.T) {
 					_, err = Emit(t.Context(), tx, call, kind.Name, kind.Example)
 				case kind.Name == KindTest:
 					_, err = EmitTest(t.Context(), tx, app)
+				case kind.Name == KindBalanceLow:
+					low := *r.customer
+					low.LowBalanceMicros = new(int64)
+					err = EmitBalance(t.Context(), tx, &low, models.BalanceLow)
+				case kind.Name == KindBalanceExhausted:
+					err = EmitBalance(t.Context(), tx, r.customer, models.BalanceExhausted)
 				default:
 					_, err = EmitTrunk(t.Context(), tx, trunk, kind.Name, kind.Example)
 				}
@@ -204,7 +210,11 @@ func TestEveryKindIsDelivered(t *testing.T) {
 			require.NoError(t, hook.VerifyIgnoringTimestamp([]byte(req.body), req.header))
 			var got body
 			require.NoError(t, json.Unmarshal([]byte(req.body), &got))
-			require.Equal(t, []any{kind.Name, kind.Name, req.id(), int64(1)}, []any{got.Type, got.Event, got.ID, *got.Sequence})
+			sequence := int64(1)
+			if kind.Name == KindBalanceExhausted {
+				sequence = 2 // of the same subject as the kind before it
+			}
+			require.Equal(t, []any{kind.Name, kind.Name, req.id(), sequence}, []any{got.Type, got.Event, got.ID, *got.Sequence})
 			require.NotNil(t, got.Variables)
 			require.Equal(t, kind.OfCall(), got.Call != nil)
 			require.Equal(t, kind.OfCall(), got.Data["call"] != nil)
