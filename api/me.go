@@ -8,15 +8,22 @@ import (
 
 // meObject says for whom the key speaks and what that customer has.
 type meObject struct {
-	ID              string  `json:"id" example:"cust_01jd3v5q8n6w4x2y0z9a8b7c6d"`
-	Name            string  `json:"name"`
-	Currency        string  `json:"currency" doc:"ISO 4217 code of every amount of this customer." example:"EUR"`
-	Balance         string  `json:"balance" doc:"The balance in units of the currency, exact to six decimals." example:"10.000000"`
-	BalanceMicros   int64   `json:"balance_micros" doc:"The balance in millionths of the currency's unit."`
-	HeldMicros      int64   `json:"held_micros" doc:"The part of the balance that live calls have reserved."`
-	AvailableMicros int64   `json:"available_micros" doc:"What new calls can reserve: balance less held."`
-	ApplicationID   *string `json:"application_id" doc:"The application whose key this is; null for a key of the customer."`
-	CreatedAt       string  `json:"created_at" format:"date-time"`
+	ID                string  `json:"id" example:"cust_01jd3v5q8n6w4x2y0z9a8b7c6d"`
+	Name              string  `json:"name"`
+	Status            string  `json:"status" enum:"active,suspended" doc:"A suspended account begins no calls; those that live go on."`
+	Currency          string  `json:"currency" doc:"ISO 4217 code of every amount of this customer." example:"EUR"`
+	Balance           string  `json:"balance" doc:"The balance in units of the currency, exact to six decimals; negative where credit is used." example:"10.000000"`
+	BalanceMicros     int64   `json:"balance_micros" doc:"The balance in millionths of the currency's unit."`
+	Held              string  `json:"held" doc:"What live calls have reserved." example:"0.600000"`
+	HeldMicros        int64   `json:"held_micros"`
+	CreditLimit       string  `json:"credit_limit" doc:"How far below zero the balance may be." example:"0.000000"`
+	CreditLimitMicros int64   `json:"credit_limit_micros"`
+	Available         string  `json:"available" doc:"What new calls can reserve: balance and credit limit, less held." example:"9.400000"`
+	AvailableMicros   int64   `json:"available_micros"`
+	LowBalance        *string `json:"low_balance" doc:"At or below which balance and credit limit the event balance.low tells; null: never." example:"5.000000"`
+	LowBalanceMicros  *int64  `json:"low_balance_micros"`
+	ApplicationID     *string `json:"application_id" doc:"The application whose key this is; null for a key of the customer."`
+	CreatedAt         string  `json:"created_at" format:"date-time"`
 	// Limits are set by the operator.
 	Limits limitsObject `json:"limits"`
 }
@@ -31,11 +38,23 @@ func (s *Server) me(r *request) (any, error) {
 
 func toMe(customer *models.Customer, key *models.APIKey) meObject {
 	return meObject{
-		ID: customer.ID, Name: customer.Name, Currency: customer.Currency,
-		Balance: amount(customer.BalanceMicros), BalanceMicros: customer.BalanceMicros, HeldMicros: customer.HeldMicros,
-		AvailableMicros: customer.BalanceMicros - customer.HeldMicros,
-		ApplicationID:   key.ApplicationID, CreatedAt: stamp(customer.CreatedAt), Limits: toLimits(&customer.Limits),
+		ID: customer.ID, Name: customer.Name, Status: customer.Status, Currency: customer.Currency,
+		Balance: amount(customer.BalanceMicros), BalanceMicros: customer.BalanceMicros,
+		Held: amount(customer.HeldMicros), HeldMicros: customer.HeldMicros,
+		CreditLimit: amount(customer.CreditLimitMicros), CreditLimitMicros: customer.CreditLimitMicros,
+		Available: amount(customer.FreeMicros()), AvailableMicros: customer.FreeMicros(),
+		LowBalance: amountOrNil(customer.LowBalanceMicros, amount), LowBalanceMicros: customer.LowBalanceMicros,
+		ApplicationID: key.ApplicationID, CreatedAt: stamp(customer.CreatedAt), Limits: toLimits(&customer.Limits),
 	}
+}
+
+// amountOrNil writes an amount that need not be there.
+func amountOrNil(micros *int64, write func(int64) string) *string {
+	if micros == nil {
+		return nil
+	}
+	text := write(*micros)
+	return &text
 }
 
 // amount writes millionths as a decimal number without rounding.

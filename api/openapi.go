@@ -139,6 +139,9 @@ func (w documentWriter) responses(op *openapi3.Operation, route route) error {
 			return err
 		}
 		success.Content = openapi3.NewContentWithJSONSchemaRef(ref)
+		if route.csv {
+			success.Content["text/csv"] = openapi3.NewMediaType().WithSchema(openapi3.NewStringSchema())
+		}
 	}
 	op.AddResponse(route.status, success)
 	if route.dry != nil {

@@ -27,6 +27,7 @@ func (s *Server) operatorRoutes() []route {
 		s.operatorTokenRoutes(),
 		s.operatorAuditRoutes(),
 		s.operatorCustomerRoutes(),
+		s.operatorAccountRoutes(),
 		s.operatorLimitRoutes(),
 		s.operatorKeyRoutes(),
 		s.operatorLedgerRoutes(),

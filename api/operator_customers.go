@@ -10,16 +10,21 @@ import (
 
 // customerObject is a customer as operators see one.
 type customerObject struct {
-	ID              string `json:"id" example:"cust_01jd3v5q8n6w4x2y0z9a8b7c6d"`
-	Name            string `json:"name"`
-	Currency        string `json:"currency" doc:"ISO 4217 code of every amount of this customer." example:"EUR"`
-	Balance         string `json:"balance" doc:"In units of the currency, exact." example:"10.00"`
-	Held            string `json:"held" doc:"The part of the balance that live calls have reserved." example:"0.60"`
-	Available       string `json:"available" doc:"What new calls can reserve: balance less held." example:"9.40"`
-	BalanceMicros   int64  `json:"balance_micros" doc:"The balance in millionths of the currency's unit."`
-	HeldMicros      int64  `json:"held_micros"`
-	AvailableMicros int64  `json:"available_micros"`
-	CreatedAt       string `json:"created_at" format:"date-time"`
+	ID                string  `json:"id" example:"cust_01jd3v5q8n6w4x2y0z9a8b7c6d"`
+	Name              string  `json:"name"`
+	Status            string  `json:"status" enum:"active,suspended" doc:"A suspended customer begins no calls; those that live go on."`
+	Currency          string  `json:"currency" doc:"ISO 4217 code of every amount of this customer; it never changes." example:"EUR"`
+	Balance           string  `json:"balance" doc:"In units of the currency, exact; negative where credit is used." example:"10.00"`
+	Held              string  `json:"held" doc:"What live calls have reserved." example:"0.60"`
+	CreditLimit       string  `json:"credit_limit" doc:"How far below zero the balance may be." example:"0.00"`
+	Available         string  `json:"available" doc:"What new calls can reserve: balance and credit limit, less held." example:"9.40"`
+	LowBalance        *string `json:"low_balance" doc:"At or below which balance and credit limit the customer is told; null: never." example:"5.00"`
+	BalanceMicros     int64   `json:"balance_micros" doc:"The balance in millionths of the currency's unit."`
+	HeldMicros        int64   `json:"held_micros"`
+	CreditLimitMicros int64   `json:"credit_limit_micros"`
+	AvailableMicros   int64   `json:"available_micros"`
+	LowBalanceMicros  *int64  `json:"low_balance_micros"`
+	CreatedAt         string  `json:"created_at" format:"date-time"`
 }
 
 // customerDetail is a customer with what is going on there.
@@ -32,42 +37,27 @@ type customerDetail struct {
 type customerCreate struct {
 	Name     *string `json:"name" required:"true" max:"100"`
 	Balance  *string `json:"balance" doc:"Opening balance in units of the currency, with at most six decimals. Default 0." example:"25.00"`
-	Currency *string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217 code. Default: the configured currency." example:"EUR"`
+	Currency *string `json:"currency" pattern:"^[A-Z]{3}$" doc:"ISO 4217 code, which stays. Default: the configured currency." example:"EUR"`
+	// CreditLimit and LowBalance are as in customerUpdate.
+	CreditLimit *string `json:"credit_limit" doc:"How far below zero the balance may be, in units of the currency. Default 0." example:"0"`
+	LowBalance  *string `json:"low_balance" nullable:"true" doc:"At or below which balance and credit limit the customer is told. Default null: never." example:"5"`
 	limitsUpdate
 }
 
-type creditCreate struct {
-	Amount *string `json:"amount" required:"true" doc:"More than 0, in units of the currency, with at most six decimals." example:"25.00"`
-	Key    *string `json:"key" required:"true" max:"100" doc:"What makes the payment happen once, such as the number of an invoice: repeated with the same key, the request changes nothing." example:"invoice-2026-117"`
-	Note   *string `json:"note" max:"255" doc:"What it is for."`
-}
-
-// ledgerObject is one change of a balance.
-type ledgerObject struct {
-	ID            string  `json:"id" example:"led_01jd3v5q8n6w4x2y0z9a8b7c6d"`
-	Kind          string  `json:"kind" enum:"topup,call,adjust"`
-	Key           string  `json:"key" doc:"What made it happen once."`
-	Amount        string  `json:"amount" doc:"Negative where money leaves." example:"-0.01"`
-	Balance       string  `json:"balance" doc:"The balance after it."`
-	AmountMicros  int64   `json:"amount_micros"`
-	BalanceMicros int64   `json:"balance_micros"`
-	CallID        *string `json:"call_id"`
-	Note          string  `json:"note"`
-	CreatedAt     string  `json:"created_at" format:"date-time"`
+type customerUpdate struct {
+	Name        *string `json:"name" max:"100"`
+	Status      *string `json:"status" enum:"active,suspended" doc:"A suspended customer begins no calls; those that live go on."`
+	CreditLimit *string `json:"credit_limit" doc:"How far below zero the balance may be, in units of the currency; with the balance it must cover what is held." example:"100"`
+	LowBalance  *string `json:"low_balance" nullable:"true" doc:"At or below which balance and credit limit the customer is told; null: never." example:"5"`
 }
 
 func toCustomer(c *models.Customer) customerObject {
 	return customerObject{
-		ID: c.ID, Name: c.Name, Currency: c.Currency, Balance: billing.FormatAmount(c.BalanceMicros), Held: billing.FormatAmount(c.HeldMicros),
-		Available:     billing.FormatAmount(c.BalanceMicros - c.HeldMicros),
-		BalanceMicros: c.BalanceMicros, HeldMicros: c.HeldMicros, AvailableMicros: c.BalanceMicros - c.HeldMicros, CreatedAt: stamp(c.CreatedAt),
-	}
-}
-
-func toLedger(e *models.LedgerEntry) ledgerObject {
-	return ledgerObject{
-		ID: e.ID, Kind: e.Kind, Key: e.Key, Amount: billing.FormatAmount(e.AmountMicros), Balance: billing.FormatAmount(e.BalanceMicros),
-		AmountMicros: e.AmountMicros, BalanceMicros: e.BalanceMicros, CallID: e.CallID, Note: e.Note, CreatedAt: stamp(e.CreatedAt),
+		ID: c.ID, Name: c.Name, Status: c.Status, Currency: c.Currency,
+		Balance: billing.FormatAmount(c.BalanceMicros), Held: billing.FormatAmount(c.HeldMicros), CreditLimit: billing.FormatAmount(c.CreditLimitMicros),
+		Available: billing.FormatAmount(c.FreeMicros()), LowBalance: amountOrNil(c.LowBalanceMicros, billing.FormatAmount),
+		BalanceMicros: c.BalanceMicros, HeldMicros: c.HeldMicros, CreditLimitMicros: c.CreditLimitMicros, AvailableMicros: c.FreeMicros(),
+		LowBalanceMicros: c.LowBalanceMicros, CreatedAt: stamp(c.CreatedAt),
 	}
 }
 
@@ -80,34 +70,19 @@ func (s *Server) operatorCustomerRoutes() []route {
 			role: models.RoleViewer, query: paging, status: ok, response: list[customerObject]{}, handle: s.listCustomers},
 		{method: http.MethodGet, path: "/operator/v1/customers/:id", id: "getCustomer", tag: "customers", summary: "Get a customer",
 			role: models.RoleViewer, status: ok, response: customerDetail{}, handle: s.getCustomer},
-		{method: http.MethodPost, path: "/operator/v1/customers/:id/credits", id: "creditCustomer", tag: "customers", summary: "Add to a customer's balance",
-			details: "The same key adds once, however often it is sent.",
-			role:    models.RoleAdmin, request: creditCreate{}, status: created, response: ledgerObject{}, handle: s.creditCustomer,
-			codes: []string{codeIdempotencyConflict}},
-		{method: http.MethodGet, path: "/operator/v1/customers/:id/ledger", id: "listLedger", tag: "customers", summary: "List the changes of a customer's balance, newest first",
-			role: models.RoleViewer, query: paging, status: ok, response: list[ledgerObject]{}, handle: s.listLedger},
+		{method: http.MethodPatch, path: "/operator/v1/customers/:id", id: "updateCustomer", tag: "customers", summary: "Change a customer",
+			details: "Name, status, credit limit and threshold; the currency never changes.",
+			role:    models.RoleAdmin, request: customerUpdate{}, status: ok, response: customerDetail{}, handle: s.updateCustomer},
 	}
 }
 
 var currencyPattern = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// amount accepts a decimal amount of currency and returns its millionths.
-func (c *checks) amount(field string, value *string) int64 {
-	if value == nil {
-		return 0
-	}
-	micros, err := billing.ParseAmount(*value)
-	if err != nil || micros < 0 {
-		c.refuse(field, "%s must be an amount such as 25.00, with at most six decimals", field)
-		return 0
-	}
-	return micros
-}
-
 func (s *Server) createCustomer(r *request) (any, error) {
 	in := body[customerCreate](r)
 	c := &checks{}
 	customer := models.Customer{Name: c.name("name", in.Name), BalanceMicros: c.amount("balance", in.Balance), Currency: s.currency}
+	c.account(in.CreditLimit, in.LowBalance, r.given, &customer)
 	customer.Limits = s.newCustomer
 	c.customerLimits(&in.limitsUpdate, r.given, &customer.Limits)
 	if in.Currency != nil {
@@ -155,46 +130,53 @@ func (s *Server) getCustomer(r *request) (any, error) {
 	return customerDetail{customerObject: toCustomer(customer), LiveCalls: live, Limits: toLimits(&customer.Limits)}, nil
 }
 
-func (s *Server) creditCustomer(r *request) (any, error) {
-	in := body[creditCreate](r)
-	c := &checks{}
-	c.required("amount", in.Amount)
-	micros := c.amount("amount", in.Amount)
-	if micros == 0 {
-		c.refuse("amount", "amount must be more than 0")
+// account changes the credit limit and the threshold where the request names them.
+func (c *checks) account(credit, low *string, given fieldSet, to *models.Customer) {
+	if given.has("credit_limit") {
+		to.CreditLimitMicros = c.amount("credit_limit", credit)
 	}
-	key, note := c.name("key", in.Key), c.text("note", in.Note, maxSecretLength)
-	if err := c.failed(); err != nil {
-		return nil, err
+	if given.has("low_balance") {
+		to.LowBalanceMicros = nil
+		if low != nil {
+			threshold := c.amount("low_balance", low)
+			to.LowBalanceMicros = &threshold
+		}
 	}
-	id := r.params["id"]
-	var answer ledgerObject
+}
+
+func (s *Server) updateCustomer(r *request) (any, error) {
+	in := body[customerUpdate](r)
+	var answer customerDetail
 	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
-		entry, err := tx.Credit(r.ctx, id, "topup:"+id+":"+key, models.LedgerTopup, micros, note)
+		customer, err := tx.EditCustomer(r.ctx, r.params["id"])
 		if err != nil {
 			return orNotFound(err, "customer")
 		}
-		if entry.AmountMicros != micros {
-			return &Error{Code: codeIdempotencyConflict, Field: "key", Message: "key was already used for another amount: " + billing.FormatAmount(entry.AmountMicros)}
+		c := &checks{}
+		if r.given.has("name") {
+			customer.Name = c.name("name", in.Name)
 		}
-		answer = toLedger(entry)
-		r.concerns(id, id)
+		if r.given.has("status") {
+			customer.Status = c.oneOf("status", in.Status, models.CustomerActive, models.CustomerSuspended)
+		}
+		c.account(in.CreditLimit, in.LowBalance, r.given, customer)
+		if least := customer.HeldMicros - customer.BalanceMicros; customer.CreditLimitMicros < least {
+			c.refuse("credit_limit", "credit_limit must be at least %s: the balance is %s, and live calls hold %s",
+				billing.FormatAmount(least), billing.FormatAmount(customer.BalanceMicros), billing.FormatAmount(customer.HeldMicros))
+		}
+		if err := c.failed(); err != nil {
+			return err
+		}
+		if err := tx.SetAccount(r.ctx, customer); err != nil {
+			return err
+		}
+		live, err := tx.CountLiveCalls(r.ctx, customer.ID)
+		if err != nil {
+			return err
+		}
+		answer = customerDetail{customerObject: toCustomer(customer), LiveCalls: live, Limits: toLimits(&customer.Limits)}
+		r.concerns(customer.ID, customer.ID)
 		return nil
 	})
 	return answer, err
-}
-
-func (s *Server) listLedger(r *request) (any, error) {
-	page, err := r.page()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := s.store.Customer(r.ctx, r.params["id"]); err != nil {
-		return nil, orNotFound(err, "customer")
-	}
-	rows, next, err := s.store.ListLedger(r.ctx, r.params["id"], models.LedgerFilter{}, page)
-	if err != nil {
-		return nil, err
-	}
-	return listOf(rows, next, toLedger), nil
 }

@@ -99,12 +99,14 @@ func (b *bench) operatorSample(route route) (string, any) {
 		require.NoError(b.t, err)
 		id = exception.ID
 	}
-	path = strings.ReplaceAll(path, ":id", id)
+	path = strings.NewReplacer(":id", id, ":month", b.store.Now().Format(monthForm)).Replace(path)
 	number := fmt.Sprintf("+1556%07d", modelstest.Serial())
 	body, ok := map[string]any{
 		"createOperator":          object{"name": "sample", "role": "viewer"},
 		"createCustomer":          object{"name": "sample", "balance": "12.5"},
 		"creditCustomer":          object{"amount": "1", "key": models.NewID("payment-")},
+		"adjustCustomer":          object{"amount": "-0.5", "key": models.NewID("ticket-"), "note": "sample"},
+		"updateCustomer":          object{"status": "suspended", "low_balance": "2"},
 		"updateCustomerLimits":    object{"max_calls": 7, "allowed_destinations": []string{"US"}},
 		"createCustomerKey":       object{"name": "sample"},
 		"rotateCustomerKey":       object{"grace_seconds": 60},

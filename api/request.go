@@ -87,6 +87,10 @@ func (s *Server) handler(route route) fiber.Handler {
 		if route.dry != nil && reflect.TypeOf(answer) == reflect.TypeOf(route.dry) {
 			return write(c, ok, answer)
 		}
+		if rows, ok := answer.(*table); ok {
+			c.Set(fiber.HeaderCacheControl, "no-store")
+			return s.writeTable(c, route.status, rows)
+		}
 		return write(c, route.status, answer)
 	}
 }

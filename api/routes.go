@@ -34,6 +34,8 @@ type route struct {
 	// traced routes are told of by the audit trail although they are pure: something happens outside.
 	traced bool
 	query  []param
+	// csv routes answer with a *table as well.
+	csv    bool
 	status int
 	// response is a zero value of the answer's type, nil where there is none.
 	response any
@@ -135,6 +137,18 @@ func (s *Server) routes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/v1/me", id: "me", tag: "account", summary: "The key's customer and balance",
 			status: ok, response: meObject{}, handle: s.me},
+		{method: http.MethodGet, path: "/v1/ledger", id: "getLedger", tag: "account", summary: "List the changes of the balance, newest first",
+			details: ledgerDetails,
+			query:   ledgerFilters, csv: true, status: ok, response: list[entryObject]{}, handle: s.getLedger},
+		{method: http.MethodGet, path: "/v1/usage", id: "getUsage", tag: "account", summary: "Sum up the calls of a time",
+			details: usageDetails,
+			query:   usageFilters, csv: true, status: ok, response: usageObject{}, handle: s.getUsage},
+		{method: http.MethodGet, path: "/v1/statements", id: "getStatements", tag: "account", summary: "List the statements, one for each month, newest first",
+			details: statementDetails,
+			query:   formats, csv: true, status: ok, response: list[statementObject]{}, handle: s.getStatements},
+		{method: http.MethodGet, path: "/v1/statements/:month", id: "getStatement", tag: "account", summary: "Get the statement of a month",
+			details: statementDetails,
+			query:   formats, csv: true, status: ok, response: statementObject{}, handle: s.getStatement},
 
 		{method: http.MethodGet, path: "/v1/rates", id: "getRates", tag: "account", summary: "What a call to or from a number costs",
 			details: "The price that a call which begins now would be promised, and what calls of some lengths cost.",
@@ -234,6 +248,9 @@ func (s *Server) routes() []route {
 			query:   paging, status: ok, response: list[eventObject]{}, handle: s.listEvents},
 		{method: http.MethodGet, path: "/v1/calls/:id/legs", id: "listCallLegs", tag: "calls", summary: "List the parties that a call dialled",
 			status: ok, response: list[legObject]{}, handle: s.listLegs},
+		{method: http.MethodGet, path: "/v1/calls/:id/charges", id: "listCharges", tag: "calls", summary: "List the lines of a call's bill",
+			details: "One for each leg, also those that nobody answered; their sum is the call's cost. There are none before the call is settled.",
+			status:  ok, response: list[chargeObject]{}, handle: s.listCharges},
 		{method: http.MethodGet, path: "/v1/calls/:id/recordings", id: "listCallRecordings", tag: "calls", summary: "List a call's recordings",
 			status: ok, response: list[recordingObject]{}, handle: s.listRecordings},
 
