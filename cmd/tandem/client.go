@@ -216,6 +216,31 @@ func (c *client) get(ctx context.Context, path string, query url.Values, answer 
 	return c.call(ctx, http.MethodGet, path, query, nil, answer)
 }
 
+// download copies an answer that is no JSON to w, as it comes: it takes as long as it takes.
+func (c *client) download(ctx context.Context, path string, query url.Values, w io.Writer) error {
+	request, err := c.request(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "text/csv, application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("reach %s: %w", c.base, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		body, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
+		if err != nil {
+			return fmt.Errorf("read the answer of %s: %w", c.base, err)
+		}
+		return (&received{code: response.StatusCode, header: response.Header, body: body}).refusal()
+	}
+	if _, err := io.Copy(w, response.Body); err != nil {
+		return fmt.Errorf("the file is not whole: read the answer of %s: %w", c.base, err)
+	}
+	return nil
+}
+
 func (c *client) post(ctx context.Context, path string, body, answer any) error {
 	if body == nil {
 		body = struct{}{}

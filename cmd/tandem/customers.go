@@ -10,19 +10,23 @@ import (
 
 // customerItem is a customer as tables show one.
 type customerItem struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Currency  string `json:"currency"`
-	Balance   string `json:"balance"`
-	Held      string `json:"held"`
-	Available string `json:"available"`
-	CreatedAt string `json:"created_at"`
-	LiveCalls *int64 `json:"live_calls"`
+	ID          string  `json:"id"`
+	Name        string  `json:"name"`
+	Status      string  `json:"status"`
+	Currency    string  `json:"currency"`
+	Balance     string  `json:"balance"`
+	Held        string  `json:"held"`
+	CreditLimit string  `json:"credit_limit"`
+	Available   string  `json:"available"`
+	LowBalance  *string `json:"low_balance"`
+	CreatedAt   string  `json:"created_at"`
+	LiveCalls   *int64  `json:"live_calls"`
 }
 
 var customerColumns = []column[customerItem]{
 	{title: "ID", text: func(i *customerItem) string { return i.ID }},
 	{title: "NAME", text: func(i *customerItem) string { return i.Name }},
+	{title: "STATUS", text: func(i *customerItem) string { return i.Status }},
 	{title: "BALANCE", text: func(i *customerItem) string { return i.Balance }},
 	{title: "HELD", text: func(i *customerItem) string { return i.Held }},
 	{title: "CURRENCY", text: func(i *customerItem) string { return i.Currency }},
@@ -33,14 +37,18 @@ func customerName(i *customerItem) string { return i.ID }
 
 var (
 	customersView = view[customerItem]{name: customerName, columns: customerColumns}
-	customerView  = view[customerItem]{name: customerName, columns: append(customerColumns[:5:5], column[customerItem]{
-		title: "LIVE CALLS", text: func(i *customerItem) string {
+	customerView  = view[customerItem]{name: customerName, columns: append(customerColumns[:5:5],
+		column[customerItem]{title: "CREDIT", text: func(i *customerItem) string { return i.CreditLimit }},
+		column[customerItem]{title: "AVAILABLE", text: func(i *customerItem) string { return i.Available }},
+		column[customerItem]{title: "LOW AT", text: func(i *customerItem) string { return text(i.LowBalance) }},
+		column[customerItem]{title: "CURRENCY", text: func(i *customerItem) string { return i.Currency }},
+		column[customerItem]{title: "LIVE CALLS", text: func(i *customerItem) string {
 			if i.LiveCalls == nil {
 				return ""
 			}
 			return fmt.Sprint(*i.LiveCalls)
-		},
-	})}
+		}},
+	)}
 	balanceView = view[customerItem]{name: customerName, columns: []column[customerItem]{
 		{title: "ID", text: func(i *customerItem) string { return i.ID }},
 		{title: "NAME", wide: true, text: func(i *customerItem) string { return i.Name }},
@@ -60,6 +68,7 @@ type ledgerItem struct {
 	Balance   string  `json:"balance"`
 	CallID    *string `json:"call_id"`
 	Note      string  `json:"note"`
+	Actor     *string `json:"actor"`
 	CreatedAt string  `json:"created_at"`
 }
 
@@ -73,6 +82,7 @@ var ledgerView = view[ledgerItem]{
 		{title: "BALANCE", text: func(i *ledgerItem) string { return i.Balance }},
 		{title: "CALL", text: func(i *ledgerItem) string { return text(i.CallID) }},
 		{title: "NOTE", text: func(i *ledgerItem) string { return i.Note }},
+		{title: "BY", text: func(i *ledgerItem) string { return text(i.Actor) }},
 		{title: "KEY", wide: true, text: func(i *ledgerItem) string { return i.Key }},
 	},
 }
@@ -80,7 +90,8 @@ var ledgerView = view[ledgerItem]{
 func newCustomers(opts *options) *cobra.Command {
 	return group("customers", "Customers and their balance",
 		newCustomersList(opts), newCustomersGet(opts), newCustomersBalance(opts), newCustomersCreate(opts), newCustomersCredit(opts), newCustomersLedger(opts),
-		newCustomersLimits(opts))
+		newCustomersLimits(opts), newCustomersUpdate(opts), newCustomersStatus(opts, "suspend", "suspended", "Let a customer begin no more calls; those that live go on"),
+		newCustomersStatus(opts, "resume", "active", "Let a suspended customer call again"), newCustomersAdjust(opts))
 }
 
 func newCustomersList(opts *options) *cobra.Command {
@@ -97,7 +108,7 @@ func newCustomersList(opts *options) *cobra.Command {
 
 func newCustomersGet(opts *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "get CUSTOMER_ID", Short: "Show a customer with its balance and how many calls it has", Args: args(cobra.ExactArgs(1)),
+		Use: "show CUSTOMER_ID", Aliases: []string{"get"}, Short: "Show a customer with its account and how many calls it has", Args: args(cobra.ExactArgs(1)),
 		ValidArgsFunction: opts.completeItems("/customers", "id"),
 		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
 			return printCustomer(cmd, opts, c, positional[0], customerView)
@@ -125,7 +136,7 @@ func printCustomer(cmd *cobra.Command, opts *options, c *client, id string, show
 
 func newCustomersCreate(opts *options) *cobra.Command {
 	var balance, currency string
-	limits := &limitFlags{}
+	limits, account := &limitFlags{}, &accountFlags{}
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a customer", Args: args(cobra.ExactArgs(1)),
 		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
@@ -133,6 +144,7 @@ func newCustomersCreate(opts *options) *cobra.Command {
 			if currency != "" {
 				body["currency"] = currency
 			}
+			account.fill(cmd.Flags(), body)
 			if err := limits.fill(cmd.Flags(), body); err != nil {
 				return err
 			}
@@ -145,6 +157,7 @@ func newCustomersCreate(opts *options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&balance, "balance", "0", "opening balance, in units of the currency")
 	limits.register(cmd.Flags())
+	account.register(cmd.Flags())
 	cmd.Flags().StringVar(&currency, "currency", "", "ISO 4217 code (default: the one that the server is configured with)")
 	return cmd
 }

@@ -31,7 +31,7 @@ var differenceView = view[differenceItem]{
 }
 
 func newLedger(opts *options) *cobra.Command {
-	return group("ledger", "The ledger of balances", newLedgerVerify(opts), newLedgerDifferences(opts))
+	return group("ledger", "The ledger of balances", newLedgerList(opts), newLedgerExport(opts), newLedgerVerify(opts), newLedgerDifferences(opts))
 }
 
 func newLedgerVerify(opts *options) *cobra.Command {

@@ -47,7 +47,8 @@ func newRoot() *cobra.Command {
 	root := group("tandem", "Self-hosted programmable voice on FreeSWITCH",
 		newServe(opts), newDev(opts), newSimSwitch(opts), newMigrate(opts), newDoctor(opts),
 		newContext(opts), newOperators(opts), newAudit(opts), newNodes(opts), newTrunks(opts), newCalls(opts), newEvents(opts),
-		newWebhooks(opts), newDIDs(opts), newStrangers(opts), newBlocks(opts), newCustomers(opts), newKeys(opts), newRates(opts), newLedger(opts), newConfig(opts),
+		newWebhooks(opts), newDIDs(opts), newStrangers(opts), newBlocks(opts), newCustomers(opts), newKeys(opts), newRates(opts), newLedger(opts), newUsage(opts), newStatements(opts),
+		newConfig(opts),
 		newSimulate(opts), newListen(opts), newVersion(opts),
 	)
 	root.Long = "Tandem is a control plane for FreeSWITCH: customers place and receive calls through a REST API,\n" +
