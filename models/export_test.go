@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // BreakConnection ends the database connection of a transaction and returns what the next statement says.
@@ -104,3 +106,38 @@ func KeepStrangers(s *Store, most int64) { s.strangersKept = most }
 
 // HostPrefix is what is protected of an address with or without a port.
 var HostPrefix = hostPrefix
+
+// Long runs a statement outside of transactions and their limits.
+func Long(ctx context.Context, s *Store, statement string, args ...any) error {
+	return s.writer.WithContext(ctx).Exec(statement, args...).Error
+}
+
+// Explained returns the plans, as PostgreSQL carried them out, of all that look asks of the store that it is given.
+func Explained(ctx context.Context, s *Store, look func(s *Store) error) ([]string, error) {
+	recorder := &asked{Interface: logger.Discard}
+	own := &core{dialect: s.dialect, now: s.now, logger: s.logger, reader: s.reader.Session(&gorm.Session{NewDB: true, Context: ctx, Logger: recorder})}
+	if err := look(&Store{core: own}); err != nil {
+		return nil, err
+	}
+	var plans []string
+	for _, statement := range recorder.statements {
+		var lines []string
+		if err := s.reader.WithContext(ctx).Raw("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) " + statement).Scan(&lines).Error; err != nil {
+			return nil, err
+		}
+		plans = append(plans, strings.Join(lines, "\n"))
+	}
+	return plans, nil
+}
+
+// asked is a logger that keeps the statements, with their values.
+type asked struct {
+	logger.Interface
+	statements []string
+}
+
+// Trace implements logger.Interface.
+func (a *asked) Trace(_ context.Context, _ time.Time, statement func() (string, int64), _ error) {
+	text, _ := statement()
+	a.statements = append(a.statements, text)
+}

@@ -96,7 +96,7 @@ func (s *Store) Rehold(ctx context.Context, customerID, callID string, from, to 
 			return nil
 		}
 		tx.atEnd(func() error {
-			_, err := tx.move(ctx, customerID, from-to, 0)
+			_, err := tx.move(ctx, customerID, from-to, 0, noEntry)
 			return err
 		})
 		return nil
@@ -127,7 +127,11 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 			return fmt.Errorf("settle call %q: it holds %d, not %d", callID, held[0], hold)
 		}
 		tx.atEnd(func() error {
-			account, err := tx.move(ctx, customerID, hold, -cost)
+			entries := oneEntry
+			if cost == 0 {
+				entries = noEntry
+			}
+			account, err := tx.move(ctx, customerID, hold, -cost, entries)
 			if err != nil {
 				return fmt.Errorf("settle call %q: %w", callID, err)
 			}
@@ -155,7 +159,7 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 	var entry *LedgerEntry
 	err := s.InTx(ctx, func(tx *Store) error {
 		// The balance first: its row lock makes two credits with one key come one after the other.
-		if _, err := tx.move(ctx, customerID, 0, 0); err != nil {
+		if _, err := tx.move(ctx, customerID, 0, 0, noEntry); err != nil {
 			return fmt.Errorf("credit customer %q: %w", customerID, err)
 		}
 		var known []LedgerEntry
@@ -166,7 +170,7 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 			entry = &known[0]
 			return nil
 		}
-		account, err := tx.move(ctx, customerID, 0, amount)
+		account, err := tx.move(ctx, customerID, 0, amount, oneEntry)
 		if err != nil {
 			return fmt.Errorf("credit customer %q: %w", customerID, err)
 		}
@@ -185,13 +189,15 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 	return entry, nil
 }
 
-// move releases a hold, changes the balance, takes the next place in the ledger where it does, and returns what the account came to. The row is
-// locked from here to the end of the transaction.
-func (s *Store) move(ctx context.Context, customerID string, release, amount int64) (*account, error) {
-	entries := 0
-	if amount != 0 {
-		entries = 1
-	}
+// How many places in the ledger a change of the account takes.
+const (
+	noEntry  = 0
+	oneEntry = 1
+)
+
+// move releases a hold, changes the balance, takes places in the ledger, and returns what the account came to. The row is locked from here to the end
+// of the transaction.
+func (s *Store) move(ctx context.Context, customerID string, release, amount int64, entries int) (*account, error) {
 	var moved []account
 	err := s.write(ctx).Raw(`UPDATE customers SET held_micros = held_micros - ?, balance_micros = balance_micros + ?, ledger_seq = ledger_seq + ?, updated_at = ?
 		WHERE id = ? AND balance_micros + credit_limit_micros + ? >= held_micros - ? RETURNING `+accountColumns,
