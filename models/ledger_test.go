@@ -243,3 +243,64 @@ func TestConstraintsHoldMoney(t *testing.T) {
 		}
 	})
 }
+
+// TestSetAccountCoversWhatIsHeld: neither a lower credit limit nor an adjustment leaves less than what is owed and held, and the database says so itself.
+func TestSetAccountCoversWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		ctx := t.Context()
+		customer := &models.Customer{Name: "credit", BalanceMicros: 10, CreditLimitMicros: 50}
+		require.NoError(t, s.CreateCustomer(ctx, customer))
+		call, err := heldCall(t, s, modelstest.Application(t, s, customer), 40)
+		require.NoError(t, err)
+		set := func(change func(*models.Customer)) error {
+			return s.InTx(ctx, func(tx *models.Store) error {
+				row, err := tx.EditCustomer(ctx, customer.ID)
+				if err != nil {
+					return err
+				}
+				change(row)
+				return tx.SetAccount(ctx, row)
+			})
+		}
+		limit := func(to int64) error { return set(func(c *models.Customer) { c.CreditLimitMicros = to }) }
+		require.ErrorIs(t, limit(29), models.ErrInsufficientBalance)
+		require.NoError(t, limit(30))
+		require.NoError(t, set(func(c *models.Customer) {
+			c.Status = models.CustomerSuspended
+			c.BalanceMicros = 1_000_000
+			c.HeldMicros = 0
+		}), "money is not set")
+		_, err = s.Credit(ctx, customer.ID, "take", models.LedgerAdjust, -1, "")
+		require.ErrorIs(t, err, models.ErrInsufficientBalance)
+		require.Error(t, models.Write(ctx, s, "UPDATE customers SET credit_limit_micros = 29 WHERE id = ?", customer.ID))
+		requireBalance(t, s, customer.ID, 10, 40)
+		stored, err := s.Customer(ctx, customer.ID)
+		require.NoError(t, err)
+		require.Equal(t, []any{int64(30), models.CustomerSuspended, int64(0)}, []any{stored.CreditLimitMicros, stored.Status, stored.FreeMicros()})
+		_, err = s.SettleHold(ctx, customer.ID, call.ID, 40, 40)
+		require.NoError(t, err)
+		require.ErrorIs(t, limit(29), models.ErrInsufficientBalance, "30 are owed")
+		require.ErrorIs(t, s.SetAccount(ctx, &models.Customer{ID: "cust_none"}), models.ErrNotFound)
+	})
+}
+
+// TestLedgerSaysWho: an entry names who the audit trail says made it, and what calls cost names nobody.
+func TestLedgerSaysWho(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		customer := modelstest.Customer(t, s, 100)
+		ctx := models.WithAudit(t.Context(), &models.PendingAudit{Entry: models.AuditEntry{ActorKind: models.ActorOperator, ActorID: "oper_1", ActorName: "ana", Action: "adjustCustomer"}})
+		entry, err := s.Credit(ctx, customer.ID, "k", models.LedgerAdjust, 1, "n")
+		require.NoError(t, err)
+		require.Equal(t, "ana", entry.Actor)
+		call, err := heldCall(t, s, modelstest.Application(t, s, customer), 3)
+		require.NoError(t, err)
+		entry, err = s.SettleHold(ctx, customer.ID, call.ID, 3, 3)
+		require.NoError(t, err)
+		require.Empty(t, entry.Actor)
+		rows, _, err := s.ListLedger(t.Context(), customer.ID, models.LedgerFilter{Kind: models.LedgerAdjust}, models.Page{})
+		require.NoError(t, err)
+		require.Equal(t, "ana", rows[0].Actor)
+	})
+}
