@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -28,27 +29,55 @@ type Charge struct {
 	Answered      bool
 	BilledSeconds int
 	AmountMicros  int64
-	// Destination is what the rate calls it, and ChargedSeconds for how long an answered leg is charged: both are the rate's word, which AddCharges takes
-	// down for Usage to count by.
+	// ApplicationID and Direction are the call's, Destination is what the rate calls it, and ChargedSeconds for how long an answered leg is charged.
+	// AddCharges takes them down for Usage to count by.
+	ApplicationID  string
+	Direction      string
 	Destination    string
 	ChargedSeconds int64
 	// CreatedAt is the time of the call's settlement.
 	CreatedAt time.Time `gorm:"serializer:moment;autoCreateTime:false"`
 }
 
-// AddCharges stores the lines of a call's bill. It belongs in the transaction that settles the call.
+// AddCharges stores the lines of one call's bill. It belongs in the transaction that settles the call, best behind SettleHold. ErrNotFound where there is
+// no such call.
 func (s *Store) AddCharges(ctx context.Context, charges []Charge) error {
 	if len(charges) == 0 {
 		return nil
 	}
+	of, err := s.countedAs(ctx, charges[0].CallID)
+	if err != nil {
+		return fmt.Errorf("write %d charges: %w", len(charges), err)
+	}
 	for i := range charges {
 		line := &charges[i]
-		line.CreatedAt, line.Destination, line.ChargedSeconds = s.settling(), line.Rate.Destination, 0
+		line.CreatedAt, line.ApplicationID, line.Direction, line.Destination, line.ChargedSeconds = s.settling(), of.ApplicationID, of.Direction, line.Rate.Destination, 0
 		if line.Answered {
 			line.ChargedSeconds = line.Rate.Billed(line.BilledSeconds)
 		}
 	}
 	return explain(s.write(ctx).Create(&charges).Error, "write %d charges of call %q", len(charges), charges[0].CallID)
+}
+
+// counting is what the lines of a call's bill are counted by.
+type counting struct{ ApplicationID, Direction string }
+
+// counts notes it for the lines that follow.
+func (t *txState) counts(callID string, of counting) {
+	if t.counted == nil {
+		t.counted = map[string]counting{}
+	}
+	t.counted[callID] = of
+}
+
+// countedAs returns it, which SettleHold has found where that came first.
+func (s *Store) countedAs(ctx context.Context, callID string) (counting, error) {
+	if of, ok := s.tx.counted[callID]; ok {
+		return of, nil
+	}
+	var of counting
+	err := s.read(ctx).Model(&Call{}).Select("application_id", "direction").Where("id = ?", callID).Take(&of).Error
+	return of, explain(err, "call %q", callID)
 }
 
 // ChargesOf returns the lines of a customer's call: its own leg's first, then the others in the order in which they were dialled.

@@ -114,18 +114,22 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 	err := s.InTx(ctx, func(tx *Store) error {
 		entry = nil
 		at := tx.settling()
-		var held []int64
-		err := tx.write(ctx).Raw("UPDATE calls SET settled_at = ? WHERE id = ? AND customer_id = ? AND settled_at IS NULL RETURNING hold_micros",
-			micros(at), callID, customerID).Scan(&held).Error
+		var settled []struct {
+			HoldMicros               int64
+			ApplicationID, Direction string
+		}
+		err := tx.write(ctx).Raw(`UPDATE calls SET settled_at = ? WHERE id = ? AND customer_id = ? AND settled_at IS NULL
+			RETURNING hold_micros, application_id, direction`, micros(at), callID, customerID).Scan(&settled).Error
 		if err != nil {
 			return explain(err, "settle call %q", callID)
 		}
-		if len(held) == 0 {
+		if len(settled) == 0 {
 			return fmt.Errorf("settle call %q: %w", callID, ErrStale)
 		}
-		if held[0] != hold {
-			return fmt.Errorf("settle call %q: it holds %d, not %d", callID, held[0], hold)
+		if settled[0].HoldMicros != hold {
+			return fmt.Errorf("settle call %q: it holds %d, not %d", callID, settled[0].HoldMicros, hold)
 		}
+		tx.tx.counts(callID, counting{settled[0].ApplicationID, settled[0].Direction})
 		tx.atEnd(func() error {
 			entries := oneEntry
 			if cost == 0 {

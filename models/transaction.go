@@ -36,6 +36,8 @@ type txState struct {
 	shards map[string]struct{}
 	// settling is when it settles, see Store.settling.
 	settling time.Time
+	// counted is what the lines of the calls that it settles are counted by.
+	counted map[string]counting
 	// deferred notes the writes of a transaction that reaches no database.
 	deferred *Deferred
 }

@@ -51,8 +51,8 @@ const (
 // usageQueries sum lines by what is grouped by.
 var usageQueries = map[string]string{
 	UsageByDay:         fmt.Sprintf("SELECT h.created_at / %d AS day, ", dayMicros) + counted(ownLine) + " FROM charges h" + linesOf + " ORDER BY 1",
-	UsageByApplication: "SELECT c.application_id AS key, " + counted(ownLine) + " FROM charges h JOIN calls c ON c.id = h.call_id AND c.customer_id = h.customer_id" + linesOf,
-	UsageByDirection:   "SELECT c.direction AS key, " + counted(ownLine) + " FROM charges h JOIN calls c ON c.id = h.call_id AND c.customer_id = h.customer_id" + linesOf,
+	UsageByApplication: "SELECT h.application_id AS key, " + counted(ownLine) + " FROM charges h" + linesOf,
+	UsageByDirection:   "SELECT h.direction AS key, " + counted(ownLine) + " FROM charges h" + linesOf,
 	UsageByTrunk:       "SELECT COALESCE(h.trunk_id, '') AS key, " + counted(anyLine) + " FROM charges h" + linesOf,
 	UsageByDestination: "SELECT h.destination AS key, " + counted(anyLine) + " FROM charges h" + linesOf,
 }

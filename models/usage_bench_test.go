@@ -42,8 +42,8 @@ func crowd(t testing.TB, s *models.Store, calls int) (*models.Customer, time.Tim
 				price_per_minute_micros, hold_micros, granted_seconds, timeout_seconds, billed_seconds, cost_micros, last_sequence, cursor, created_at, updated_at, ended_at, settled_at)
 			SELECT 'call_' || n, ` + list(ids) + ", " + list(apps) + `, CASE WHEN n % 3 = 0 THEN 'inbound' ELSE 'outbound' END, 'completed', '+1', '+2', FALSE, '{}', '{}', 'chan-' || n, 'completed',
 				'caller', '', 16, 200, 10000, 0, 60, 60, 61, 20000, 0, '{}', at, at, at, at FROM (SELECT n, ` + at + ` AS at FROM generate_series(0, ?::INTEGER - 1) n) series`,
-		`INSERT INTO charges (call_id, leg_id, customer_id, kind, target, rate, answered, billed_seconds, amount_micros, created_at, destination, charged_seconds)
-			SELECT id, id, customer_id, 'call', to_number, '{"per_minute_micros":10000,"increment_seconds":60,"destination":"Netherlands"}', TRUE, 61, 20000, settled_at, 'Destination ' || substr(id, 6, 2), 120
+		`INSERT INTO charges (call_id, leg_id, customer_id, kind, target, rate, answered, billed_seconds, amount_micros, created_at, application_id, direction, destination, charged_seconds)
+			SELECT id, id, customer_id, 'call', to_number, '{"per_minute_micros":10000,"increment_seconds":60,"destination":"Netherlands"}', TRUE, 61, 20000, settled_at, application_id, direction, 'Destination ' || substr(id, 6, 2), 120
 			FROM calls LIMIT ?`,
 		`INSERT INTO ledger_entries (id, customer_id, key, kind, amount_micros, balance_micros, call_id, note, created_at, seq)
 			SELECT 'led_' || id, customer_id, 'call:' || id, 'call', -20000, 0, id, '', settled_at, settled_at FROM calls LIMIT ?`,
