@@ -83,7 +83,7 @@ func (s *session) admit() error {
 				sip = s.m.cfg.NoBalanceStatus
 			}
 			s.refuseWith(sip)
-			s.m.tellShort(ctx, r.customerID, err)
+			s.m.tellExhausted(ctx, r.customerID, err)
 			return s.insertRefused(ctx, call, refusal.reason, sip)
 		}
 	}

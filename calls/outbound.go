@@ -98,12 +98,12 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 	stored, err := m.onNode(ctx, call, app, func(s *session, over *way) (*models.Call, error) {
 		return m.insert(ctx, call, onCreate, &over.trunk, withTrunk(ctx, &over.trunk, withDial(ctx, s, also)))
 	})
-	m.tellShort(ctx, call.CustomerID, err)
+	m.tellExhausted(ctx, call.CustomerID, err)
 	return stored, lostNode(err)
 }
 
-// tellShort has a customer told whose call was refused with err for want of money: the transaction that would have is undone.
-func (m *Manager) tellShort(ctx context.Context, customerID string, err error) {
+// tellExhausted has a customer told whose call was refused with err for want of money: the transaction that would have is undone.
+func (m *Manager) tellExhausted(ctx context.Context, customerID string, err error) {
 	if !errors.Is(err, models.ErrInsufficientBalance) {
 		return
 	}

@@ -34,7 +34,7 @@ func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx
 	if errors.Is(err, errKnownCall) {
 		return nil, ErrCallNotQueued
 	}
-	m.tellShort(ctx, customerID, err)
+	m.tellExhausted(ctx, customerID, err)
 	return stored, startedBefore(err)
 }
 
