@@ -236,7 +236,7 @@ func TestUsageAndStatements(t *testing.T) {
 		bill := b.get("/v1/calls/" + call.ID + "/charges").is(200).data()
 		require.Len(t, bill, 3)
 		own := bill[0].(object)
-		require.Equal(t, []any{call.ID, "call", float64(61), float64(120), "0.020000", "0.010000", float64(60)},
+		require.Equal(t, []any{call.ID, "call", float64(61), float64(120), "0.020000", "0.01", float64(60)},
 			[]any{own["leg_id"], own["kind"], own["seconds"], own["billed_seconds"], own["amount"], own["rate"].(object)["per_minute"], own["rate"].(object)["increment_seconds"]})
 		require.Equal(t, []any{"leg_1", "waived"}, []any{bill[1].(object)["leg_id"], bill[2].(object)["leg_id"]})
 		require.Empty(t, b.get("/v1/calls/"+modelstest.Call(t, store, app).ID+"/charges").is(200).data())

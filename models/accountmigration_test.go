@@ -16,10 +16,11 @@ func TestMigrateAccounts(t *testing.T) {
 		ctx := t.Context()
 		customer := modelstest.Customer(t, s, 1_000_000)
 		app := modelstest.Application(t, s, customer)
-		call, live := modelstest.Call(t, s, app), modelstest.Call(t, s, app)
+		call, live, refused := modelstest.Call(t, s, app), modelstest.Call(t, s, app), modelstest.Call(t, s, app)
 		require.NoError(t, models.MigrateTo(ctx, s, 28))
 		for _, statement := range []string{
-			"UPDATE calls SET settled_at = 86400000005, answered_at = 5, billed_seconds = 61, cost_micros = 20000, price_per_minute_micros = 10000 WHERE id = '" + call.ID + "'",
+			"UPDATE calls SET settled_at = 5 WHERE id = '" + refused.ID + "'",
+			"UPDATE calls SET granted_seconds = 60, settled_at = 86400000005, answered_at = 5, billed_seconds = 61, cost_micros = 20000, price_per_minute_micros = 10000 WHERE id = '" + call.ID + "'",
 			"INSERT INTO ledger_entries (id, customer_id, key, kind, amount_micros, balance_micros, call_id, note, created_at) VALUES ('led_0', '" + customer.ID + "', 'call', 'call', -20000, 980000, '" + call.ID + "', '', 86400000009)",
 			"UPDATE customers SET balance_micros = 980000",
 		} {
@@ -38,9 +39,11 @@ func TestMigrateAccounts(t *testing.T) {
 			CallID: call.ID, LegID: call.ID, CustomerID: customer.ID, Kind: models.ChargeCall, Target: call.To, Rate: models.Rate{PerMinuteMicros: 10_000},
 			Answered: true, BilledSeconds: 61, AmountMicros: 20_000, ApplicationID: app.ID, Direction: call.Direction, ChargedSeconds: 61, CreatedAt: rows[1].CreatedAt,
 		}, lines[0])
-		lines, err = s.ChargesOf(ctx, customer.ID, live.ID)
-		require.NoError(t, err)
-		require.Empty(t, lines)
+		for _, other := range []*models.Call{live, refused} {
+			lines, err = s.ChargesOf(ctx, customer.ID, other.ID)
+			require.NoError(t, err)
+			require.Empty(t, lines)
+		}
 		entry, err := s.Credit(ctx, customer.ID, "next", models.LedgerTopup, 1, "")
 		require.NoError(t, err)
 		require.Equal(t, int64(3), entry.Seq)

@@ -170,16 +170,6 @@ var actionKinds = []Kind{
 		Example: map[string]any{"index": 1, "action": "gather", "id": "menu", "result": map[string]any{"digits": "2", "outcome": "digits"}},
 	},
 	{
-		Name: KindCallBalanceLow, When: "The balance does not pay for the call any longer: it will end, with the `reason` `insufficient_balance`, unless money comes before. Once for each time that this becomes so.",
-		Fields: []Field{
-			{Name: "seconds_left", Type: TypeInteger, Doc: "In how many seconds it will end."},
-			{Name: "balance_micros", Type: TypeInteger, Doc: "The balance, with what live calls hold, in millionths of the account's currency unit."},
-			{Name: "available_micros", Type: TypeInteger, Doc: "What new calls can hold: balance and credit, less held."},
-			{Name: "currency", Type: TypeString, Doc: "ISO 4217 code of the amounts."},
-		},
-		Example: map[string]any{"seconds_left": 20, "balance_micros": 120_000, "available_micros": 0, "currency": "EUR"},
-	},
-	{
 		Name: KindTransferred, When: "A `transfer` was made, or could not be.",
 		Fields: []Field{
 			{Name: "mode", Type: TypeString, Values: []any{"blind", "refer", "attended"}, Doc: "How it was transferred."},
@@ -268,7 +258,7 @@ var placeKinds = []Kind{
 		Example: map[string]any{"conference_id": "conf_01m40", "conference": "standup", "members": 3, "outcome": "kicked", "seconds": 612.4},
 	},
 	{
-		Name: KindBalanceLow, When: "The balance does not pay for the call any longer: it will end, with the `reason` `insufficient_balance`, unless money comes before. Once for each time that this becomes so.",
+		Name: KindCallBalanceLow, When: "The balance does not pay for the call any longer: it will end, with the `reason` `insufficient_balance`, unless money comes before. Once for each time that this becomes so.",
 		Fields: []Field{
 			{Name: "seconds_left", Type: TypeInteger, Doc: "After how many seconds the switch ends the call."},
 			{Name: "balance_micros", Type: TypeInteger, Doc: "The balance, in millionths of the currency's unit."},

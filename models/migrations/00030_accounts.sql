@@ -31,12 +31,12 @@ ALTER TABLE charges ADD COLUMN direction TEXT NOT NULL DEFAULT '';
 ALTER TABLE charges ADD COLUMN destination TEXT NOT NULL DEFAULT '';
 ALTER TABLE charges ADD COLUMN charged_seconds BIGINT NOT NULL DEFAULT 0;
 UPDATE charges SET application_id = c.application_id, direction = c.direction, charged_seconds = charges.billed_seconds FROM calls c WHERE c.id = charges.call_id;
--- Calls that were settled before there were lines have one. In which increments they were charged is not known.
+-- Calls that were settled before there were lines have one, but for those that were never to be dialled. In which increments they were charged is not known.
 INSERT INTO charges (call_id, leg_id, customer_id, kind, target, trunk_id, rate, answered, billed_seconds, amount_micros, created_at, application_id, direction, charged_seconds)
     SELECT c.id, c.id, c.customer_id, 'call', c.to_number, c.trunk_id,
         COALESCE(c.rate, '{"per_minute_micros":' || c.price_per_minute_micros || ',"increment_seconds":0}'),
         c.answered_at IS NOT NULL, c.billed_seconds, c.cost_micros, c.settled_at, c.application_id, c.direction, c.billed_seconds
-    FROM calls c WHERE c.settled_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM charges h WHERE h.call_id = c.id);
+    FROM calls c WHERE c.settled_at IS NOT NULL AND c.granted_seconds > 0 AND NOT EXISTS (SELECT 1 FROM charges h WHERE h.call_id = c.id);
 
 -- +goose Down
 ALTER TABLE charges DROP COLUMN charged_seconds;
