@@ -21,9 +21,9 @@ func TestOutputs(t *testing.T) { //nolint:paralleltest // t.Setenv
 	api.as(t, "op_good")
 	api.says("GET /customers", 200, twoCustomers)
 	require.Equal(t, strings.Join([]string{
-		"ID      NAME          BALANCE  HELD  CURRENCY",
-		"cust_2  Bee�[31m�red  1.00     0.00  EUR",
-		"cust_1  -             -0.5     0.00  USD",
+		"ID      NAME          STATUS  BALANCE  HELD  CURRENCY",
+		"cust_2  Bee�[31m�red  -       1.00     0.00  EUR",
+		"cust_1  -             -       -0.5     0.00  USD",
 		"",
 	}, "\n"), runs(t, 0, "customers", "ls").out)
 	require.Contains(t, runs(t, 0, "customers", "ls", "-o", "wide").out, "2026-01-02T00:00:00Z")
