@@ -41,7 +41,7 @@ func TestOutputs(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, "[]\n", runs(t, 0, "customers", "ls", "-o", "json").out)
 	require.Equal(t, "[]\n", runs(t, 0, "customers", "ls", "-o", "yaml").out)
 	require.Empty(t, runs(t, 0, "customers", "ls", "-o", "name").out)
-	require.Equal(t, "ID  NAME  BALANCE  HELD  CURRENCY\n", runs(t, 0, "customers", "ls").out)
+	require.Equal(t, "ID  NAME  STATUS  BALANCE  HELD  CURRENCY\n", runs(t, 0, "customers", "ls").out)
 }
 
 // TestYAMLKeepsOrder: members stand as the server sent them.
