@@ -25,7 +25,7 @@ func (r *Rater) Covers(call *models.Call, account *Account, now, limit time.Time
 }
 
 // Extend holds more for a call that goes on, so that its account is covered for longer: by a hundredth of the free balance, at least by the least grant
-// from now, at most by MaxGrantSeconds, and never beyond limit. Where the free balance does not pay for the least, all that it pays for is held, and
+// from now, at most by MaxGrantSeconds, in whole increments, and never beyond limit. Where the free balance does not pay for the least, all that it pays for is held, and
 // Last is set. models.ErrInsufficientBalance where it pays for nothing beyond what is held. It belongs in the transaction that stores the
 // new grant, and sets the call's HoldMicros; the transaction fails with models.ErrBalanceTaken where others were faster, and is to be tried
 // again with greedy false, which takes no more than the least. Afterwards the switch is given the new cap, and only then the old one is deleted.
@@ -48,6 +48,8 @@ func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call,
 		}
 	}
 	next.HoldMicros = account.Cost(next.Until)
+	// Of increments that are begun, all is paid for: a call that gets no more must not end within them.
+	next.Until = later(next.Until, account.Until(next.HoldMicros, now, limit))
 	if err := tx.Rehold(ctx, call.CustomerID, call.ID, held, next.HoldMicros); err != nil {
 		return Extension{}, fmt.Errorf("extend call %q: %w", call.ID, err)
 	}

@@ -82,6 +82,11 @@ func (r *Rater) offer(ctx context.Context, tx *models.Store, customer *models.Cu
 	if hold > free {
 		return Reservation{}, fmt.Errorf("hold %d of customer %q: %w", hold, customer.ID, models.ErrInsufficientBalance)
 	}
+	if rate.PerMinuteMicros == 0 {
+		most = min(r.cfg.MaxGrantSeconds, most) // any hold pays for all seconds
+	}
+	// Of increments that are begun, all is paid for: a call that gets no more must not end within them.
+	granted = max(granted, affordable(&rate, hold, most))
 	return Reservation{Rate: rate, HoldMicros: hold, GrantedSeconds: granted, Bounded: customer.Limits.Bounded()}, nil
 }
 
