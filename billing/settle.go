@@ -3,6 +3,8 @@ package billing
 import (
 	"context"
 	"fmt"
+	"math"
+	"time"
 
 	"tandem/models"
 )
@@ -69,7 +71,7 @@ func (r *Rater) bill(ctx context.Context, tx *models.Store, call *models.Call, a
 	rate := r.RateOf(call)
 	own := models.Charge{
 		CallID: call.ID, LegID: call.ID, CustomerID: call.CustomerID, Kind: models.ChargeCall, Target: call.To, TrunkID: call.TrunkID, Rate: rate,
-		Answered: call.AnsweredAt != nil, BilledSeconds: call.BilledSeconds,
+		Answered: answered(call.AnsweredAt, call.BilledSeconds), BilledSeconds: call.BilledSeconds,
 	}
 	if own.Answered || attempted {
 		own.AmountMicros = rate.Cost(own.Answered, own.BilledSeconds)
@@ -86,7 +88,7 @@ func (r *Rater) bill(ctx context.Context, tx *models.Store, call *models.Call, a
 		}
 		line := models.Charge{
 			CallID: call.ID, LegID: leg.ID, CustomerID: call.CustomerID, Kind: leg.Kind, Target: leg.To, TrunkID: leg.TrunkID, Rate: *leg.Rate,
-			Answered: leg.AnsweredAt != nil, BilledSeconds: leg.BilledSeconds, AmountMicros: LegCost(leg),
+			Answered: answered(leg.AnsweredAt, leg.BilledSeconds), BilledSeconds: leg.BilledSeconds, AmountMicros: LegCost(leg),
 		}
 		lines = append(lines, line)
 	}
@@ -95,16 +97,23 @@ func (r *Rater) bill(ctx context.Context, tx *models.Store, call *models.Call, a
 
 // LegCost is what a leg that has ended costs: nothing, where it was promised no rate or its other side was never reached.
 func LegCost(leg *models.Leg) int64 {
-	answered := leg.AnsweredAt != nil
-	if leg.Rate == nil || !answered && leg.RingingAt == nil && leg.SIPCode == 0 {
+	talked := answered(leg.AnsweredAt, leg.BilledSeconds)
+	if leg.Rate == nil || !talked && leg.RingingAt == nil && leg.SIPCode == 0 {
 		return 0
 	}
-	return leg.Rate.Cost(answered, leg.BilledSeconds)
+	return leg.Rate.Cost(talked, leg.BilledSeconds)
 }
 
+// answered says whether somebody answered: where the word of it was lost, that the switch counted seconds says so.
+func answered(at *time.Time, billedSeconds int) bool { return at != nil || billedSeconds > 0 }
+
+// sum is what the lines come to, math.MaxInt64 where that does not fit: a call must end whatever its switch said.
 func sum(lines []models.Charge) int64 {
 	var sum int64
 	for i := range lines {
+		if lines[i].AmountMicros > math.MaxInt64-sum {
+			return math.MaxInt64
+		}
 		sum += lines[i].AmountMicros
 	}
 	return sum
