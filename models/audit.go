@@ -26,41 +26,63 @@ var audits = []struct{ violation, query string }{
 	{"call %s: %d is debited in %d entries although it is not settled", `SELECT c.id, CAST(-SUM(l.amount_micros) AS BIGINT), COUNT(*)
 		FROM calls c JOIN ledger_entries l ON l.call_id = c.id AND l.kind = 'call'
 		WHERE c.settled_at IS NULL GROUP BY c.id ORDER BY c.id`},
+	{"leg %s: the switch billed %d seconds, the call's bill has %d", `SELECT g.id, g.billed_seconds, COALESCE(h.billed_seconds, -1)
+		FROM legs g JOIN calls c ON c.id = g.call_id LEFT JOIN charges h ON h.call_id = g.call_id AND h.leg_id = g.id
+		WHERE g.rate IS NOT NULL AND c.settled_at IS NOT NULL AND COALESCE(h.billed_seconds, -1) <> g.billed_seconds ORDER BY g.id`},
+}
+
+// maxViolations is how many violations VerifyLedger puts into words: a database that is broken throughout must not take all memory.
+const maxViolations = 1000
+
+// findings are the violations that an audit has found.
+type findings struct {
+	words []string
+	more  int
+}
+
+func (f *findings) add(format string, args ...any) {
+	if len(f.words) == maxViolations {
+		f.more++
+		return
+	}
+	f.words = append(f.words, fmt.Sprintf(format, args...))
 }
 
 // VerifyLedger looks for what breaks the invariants of money and says it in words, one violation each: balance is the sum of
-// the ledger; held is the sum of open holds; balance ≥ held ≥ 0; at most one debit per call; the debit is the call's cost. All
-// queries see one moment of the database.
+// the ledger; held is the sum of open holds; balance and credit ≥ held ≥ 0; at most one debit per call, which is the call's cost; and that is the sum
+// of the lines of its bill, each of which is the price of what the switch billed. The rows come as a stream, so that a ledger of any size takes the same
+// memory; after a thousand violations, a last line says how many more there are. All queries see one moment of the database.
 func (s *Store) VerifyLedger(ctx context.Context) ([]string, error) {
-	var violations []string
+	var found findings
 	err := s.snapshot(ctx, func(tx *Store) error {
-		violations = nil
+		found = findings{}
 		for _, audit := range audits {
-			found, err := tx.violations(ctx, audit.query, audit.violation)
-			if err != nil {
+			if err := tx.violations(ctx, &found, audit.query, audit.violation); err != nil {
 				return explain(err, "verify ledger")
 			}
-			violations = append(violations, found...)
 		}
-		return nil
+		return explain(tx.auditBills(ctx, &found), "verify the bills of calls")
 	})
-	return violations, err
+	if found.more > 0 {
+		found.words = append(found.words, fmt.Sprintf("and %d more", found.more))
+	}
+	return found.words, err
 }
 
 // violations runs one audit: each row holds an ID and two amounts, which the format puts into words.
-func (s *Store) violations(ctx context.Context, query, format string) (found []string, err error) {
+func (s *Store) violations(ctx context.Context, found *findings, query, format string) (err error) {
 	rows, err := s.read(ctx).Raw(query).Rows()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var id string
 		var a, b int64
 		if err := rows.Scan(&id, &a, &b); err != nil {
-			return nil, err
+			return err
 		}
-		found = append(found, fmt.Sprintf(format, id, a, b))
+		found.add(format, id, a, b)
 	}
-	return found, rows.Err()
+	return rows.Err()
 }
