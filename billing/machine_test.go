@@ -26,7 +26,9 @@ func TestInvariants(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			m := newMachine(t, rt, s)
 			rt.Repeat(map[string]func(*rapid.T){
-				"":             m.check,
+				"": m.check,
+				// What needs others before it comes twice, so that it happens as often.
+				"call another": m.callParty, "settle another": m.settle, "extend another": m.extend, "hang up another": m.hangUp, "more time": m.timePasses,
 				"pay in":       m.payIn,
 				"adjust":       m.adjust,
 				"create":       m.create,
@@ -101,9 +103,14 @@ func newMachine(t *testing.T, rt *rapid.T, s *models.Store) *machine {
 	}
 	newDeck(t, s, models.RateDeck{Name: models.NewID(models.PrefixDeck), IsDefault: true}, rate("1"), rate("44"))
 	for range 2 {
-		customer := &models.Customer{Name: "customer", CreditLimitMicros: rapid.SampledFrom([]int64{0, 0, 100_000}).Draw(rt, "credit")}
+		customer := &models.Customer{
+			Name: "customer", BalanceMicros: rapid.Int64Range(0, 500_000).Draw(rt, "balance"),
+			CreditLimitMicros: rapid.SampledFrom([]int64{0, 0, 100_000}).Draw(rt, "credit"),
+		}
 		require.NoError(rt, s.CreateCustomer(t.Context(), customer))
-		m.wallets = append(m.wallets, &wallet{app: modelstest.Application(t, s, customer), credit: customer.CreditLimitMicros})
+		m.wallets = append(m.wallets, &wallet{
+			app: modelstest.Application(t, s, customer), balance: customer.BalanceMicros, credit: customer.CreditLimitMicros,
+		})
 	}
 	return m
 }
@@ -134,19 +141,22 @@ func (m *machine) wallet(rt *rapid.T) *wallet {
 	return rapid.SampledFrom(m.wallets).Draw(rt, "customer")
 }
 
-// pick chooses one of the open calls of a customer for which there is something to do.
+// pick chooses one of the open calls for which there is something to do.
 func (m *machine) pick(rt *rapid.T, fits func(*spoken) bool) (*wallet, *spoken) {
-	w := m.wallet(rt)
 	var fitting []*spoken
-	for _, call := range w.open {
-		if fits(call) {
-			fitting = append(fitting, call)
+	var owners []*wallet
+	for _, w := range m.wallets {
+		for _, call := range w.open {
+			if fits(call) {
+				fitting, owners = append(fitting, call), append(owners, w)
+			}
 		}
 	}
 	if len(fitting) == 0 {
 		rt.Skip("no such call")
 	}
-	return w, rapid.SampledFrom(fitting).Draw(rt, "call")
+	i := rapid.IntRange(0, len(fitting)-1).Draw(rt, "call")
+	return owners[i], fitting[i]
 }
 
 func ringing(c *spoken) bool { return c.ended.IsZero() && c.row.AnsweredAt == nil }
@@ -207,7 +217,10 @@ func (m *machine) create(rt *rapid.T) {
 		return
 	}
 	require.NoError(rt, err)
-	m.begun(rt, w, call)
+	begun := m.begun(rt, w, call)
+	if rapid.Bool().Draw(rt, "answered at once") {
+		m.pickUp(rt, begun)
+	}
 }
 
 // createMany creates calls at once, while money comes.
@@ -290,6 +303,10 @@ func (m *machine) cancel(rt *rapid.T) {
 
 func (m *machine) answer(rt *rapid.T) {
 	_, call := m.pick(rt, ringing)
+	m.pickUp(rt, call)
+}
+
+func (m *machine) pickUp(rt *rapid.T, call *spoken) {
 	answer(rt, m.t.Context(), m.s, call.row, m.now)
 	call.cap = m.now.Add(time.Duration(call.row.GrantedSeconds) * time.Second)
 }

@@ -2,6 +2,7 @@ package billing_test
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -72,22 +73,24 @@ func (m *machine) callParty(rt *rapid.T) {
 		call.cap = until
 	}
 	leg := addLeg(rt, m.t.Context(), m.s, call.row, models.Leg{Rate: &rate, Status: models.LegDialing})
-	call.parties = append(call.parties, &party{row: *leg})
+	p := &party{row: *leg}
+	call.parties = append(call.parties, p)
+	if rapid.Bool().Draw(rt, "answered at once") {
+		m.pickUpParty(rt, p)
+	}
 }
 
 func (m *machine) party(rt *rapid.T, fits func(*party) bool) *party {
-	_, call := m.pick(rt, talking)
-	for _, p := range call.parties {
-		if p.ended.IsZero() && fits(p) {
-			return p
-		}
-	}
-	rt.Skip("no such party")
-	return nil
+	fitting := func(p *party) bool { return p.ended.IsZero() && fits(p) }
+	_, call := m.pick(rt, func(c *spoken) bool { return talking(c) && slices.ContainsFunc(c.parties, fitting) })
+	return call.parties[slices.IndexFunc(call.parties, fitting)]
 }
 
 func (m *machine) partyTalks(rt *rapid.T) {
-	p := m.party(rt, func(p *party) bool { return p.row.AnsweredAt == nil })
+	m.pickUpParty(rt, m.party(rt, func(p *party) bool { return p.row.AnsweredAt == nil }))
+}
+
+func (m *machine) pickUpParty(rt *rapid.T, p *party) {
 	at := m.now
 	p.row.AnsweredAt, p.row.Status = &at, models.LegAnswered
 	require.NoError(rt, m.s.SaveLeg(m.t.Context(), &p.row))
@@ -127,8 +130,11 @@ func (m *machine) extend(rt *rapid.T) {
 }
 
 func (m *machine) hangUp(rt *rapid.T) {
-	_, call := m.pick(rt, func(c *spoken) bool { return c.ended.IsZero() })
+	w, call := m.pick(rt, func(c *spoken) bool { return c.ended.IsZero() })
 	call.end(m.now)
+	if rapid.Bool().Draw(rt, "heard of at once") {
+		m.charge(rt, w, call)
+	}
 }
 
 // overrun has the switch end a call long after its cap.
@@ -141,6 +147,10 @@ func (m *machine) overrun(rt *rapid.T) {
 // settle charges a call that has ended, as its hangup or its CDR says.
 func (m *machine) settle(rt *rapid.T) {
 	w, call := m.pick(rt, func(c *spoken) bool { return !c.ended.IsZero() })
+	m.charge(rt, w, call)
+}
+
+func (m *machine) charge(rt *rapid.T, w *wallet, call *spoken) {
 	attempted := rapid.Bool().Draw(rt, "attempted")
 	seconds := counted(call.row.AnsweredAt, call.ended)
 	own, cost := call.row.AnsweredAt != nil, int64(0)
