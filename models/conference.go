@@ -211,7 +211,7 @@ func (s *Store) LiveConferences(ctx context.Context, nodeID string) ([]Conferenc
 func (s *Store) Conference(ctx context.Context, customerID, idOrName string) (*Conference, error) {
 	var row Conference
 	err := s.read(ctx).Where("customer_id = ? AND (id = ? OR name = ? AND ended_at IS NULL)", customerID, idOrName, idOrName).
-		Order(clause.Expr{SQL: "CASE WHEN id = ? THEN 0 ELSE 1 END", Vars: []any{idOrName}}).Limit(1).Take(&row).Error
+		Order(clause.OrderBy{Expression: clause.Expr{SQL: "CASE WHEN id = ? THEN 0 ELSE 1 END", Vars: []any{idOrName}}}).Limit(1).Take(&row).Error
 	if err != nil {
 		return nil, explain(err, "conference %q", idOrName)
 	}

@@ -16,6 +16,13 @@ const (
 	LedgerAdjust = "adjust"
 )
 
+// MaxBalanceMicros is the highest balance, and the highest credit limit: a million million units. What sums of both come to is an int64 in every
+// statement; SQLite would make numbers with fractions of what is not.
+const MaxBalanceMicros = 1_000_000_000_000 * 1_000_000
+
+// ErrBalanceRange says that a balance would be higher than MaxBalanceMicros.
+var ErrBalanceRange = errors.New("balance out of range")
+
 // LedgerEntry is one change of a customer's balance: AmountMicros is negative where money leaves, BalanceMicros the balance
 // after it. Key makes it happen once.
 type LedgerEntry struct {
@@ -157,8 +164,8 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 }
 
 // Credit changes a balance by amount (negative to take) under a key of the caller's choice and returns the ledger entry; the
-// entry that is there already where the key was used before. ErrInsufficientBalance where it would leave less than is held. The entry
-// names who is in the context's audit entry, see WithAudit.
+// entry that is there already where the key was used before. ErrInsufficientBalance where it would leave less than is held, ErrBalanceRange where it
+// would be more than MaxBalanceMicros. The entry names who is in the context's audit entry, see WithAudit.
 func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount int64, note string) (*LedgerEntry, error) {
 	var entry *LedgerEntry
 	err := s.InTx(ctx, func(tx *Store) error {
@@ -173,6 +180,15 @@ func (s *Store) Credit(ctx context.Context, customerID, key, kind string, amount
 		if len(known) > 0 {
 			entry = &known[0]
 			return nil
+		}
+		customer, err := tx.Customer(ctx, customerID)
+		switch {
+		case err != nil:
+			return fmt.Errorf("credit customer %q: %w", customerID, err)
+		case amount > MaxBalanceMicros-customer.BalanceMicros:
+			return fmt.Errorf("credit customer %q with %d: %w", customerID, amount, ErrBalanceRange)
+		case amount < -2*MaxBalanceMicros:
+			return fmt.Errorf("credit customer %q with %d: %w", customerID, amount, ErrInsufficientBalance)
 		}
 		account, err := tx.move(ctx, customerID, 0, amount, oneEntry)
 		if err != nil {

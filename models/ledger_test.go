@@ -3,6 +3,7 @@ package models_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 
@@ -302,5 +303,26 @@ func TestLedgerSaysWho(t *testing.T) {
 		rows, _, err := s.ListLedger(t.Context(), customer.ID, models.LedgerFilter{Kind: models.LedgerAdjust}, models.Page{})
 		require.NoError(t, err)
 		require.Equal(t, "ana", rows[0].Actor)
+	})
+}
+
+// TestCreditStaysInRange pays in more than an int64 holds, which SQLite would make a number with a fraction of.
+func TestCreditStaysInRange(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		customer := &models.Customer{Name: "customer", BalanceMicros: models.MaxBalanceMicros - 5, CreditLimitMicros: models.MaxBalanceMicros}
+		require.NoError(t, s.CreateCustomer(t.Context(), customer))
+		for _, amount := range []int64{6, models.MaxBalanceMicros, math.MaxInt64} {
+			_, err := s.Credit(t.Context(), customer.ID, "too much", models.LedgerTopup, amount, "")
+			require.ErrorIs(t, err, models.ErrBalanceRange, amount)
+		}
+		_, err := s.Credit(t.Context(), customer.ID, "too little", models.LedgerAdjust, math.MinInt64, "")
+		require.ErrorIs(t, err, models.ErrInsufficientBalance)
+		_, err = s.Credit(t.Context(), customer.ID, "just enough", models.LedgerTopup, 5, "")
+		require.NoError(t, err)
+		requireBalance(t, s, customer.ID, models.MaxBalanceMicros, 0)
+		_, err = s.Credit(t.Context(), customer.ID, "all of it", models.LedgerAdjust, -2*models.MaxBalanceMicros, "")
+		require.NoError(t, err)
+		requireBalance(t, s, customer.ID, -models.MaxBalanceMicros, 0)
 	})
 }
