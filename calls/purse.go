@@ -310,7 +310,7 @@ func (s *session) runDry() error {
 	if s.call.ShortAt != nil {
 		return nil
 	}
-	err := s.change(webhooks.KindCallBalanceLow, func(ctx context.Context, tx *models.Store, call *models.Call) error {
+	err := s.change(webhooks.KindBalanceLow, func(ctx context.Context, tx *models.Store, call *models.Call) error {
 		if err := s.tellShort(ctx, tx, call, s.purse.until); err != nil {
 			return err
 		}
@@ -331,10 +331,10 @@ func (s *session) tellShort(ctx context.Context, tx *models.Store, call *models.
 	if err != nil {
 		return fmt.Errorf("read the balance: %w", err)
 	}
-	return emit(ctx, tx, call, webhooks.KindCallBalanceLow, map[string]any{
-		"seconds_left": int(max(until.Sub(now), 0) / time.Second), "balance_micros": customer.BalanceMicros, "available_micros": customer.FreeMicros(),
-		"currency": customer.Currency,
-	})
+	if err := webhooks.EmitCallShort(ctx, tx, call, customer, int(max(until.Sub(now), 0)/time.Second)); err != nil {
+		return fmt.Errorf("emit %s: %w", webhooks.KindBalanceLow, err)
+	}
+	return nil
 }
 
 // notice mixes the application's notice into what both sides hear. The flow goes on meanwhile.

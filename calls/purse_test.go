@@ -111,7 +111,7 @@ func TestCallWithoutMoneyIsToldAndEnds(t *testing.T) {
 		ended := s.end()
 		require.Equal(t, []any{StatusCompleted, ReasonInsufficientBalance, SourcePlatform, int64(3_000)}, []any{ended.Status, ended.Reason, ended.HangupSource, ended.CostMicros})
 		require.NotNil(t, ended.ShortAt)
-		data := s.dataOf(call.ID, "call.balance_low")
+		data := s.dataOf(call.ID, "balance.low")
 		require.Len(t, data, 1, "once")
 		require.InDelta(t, 2, data[0]["seconds_left"], 1)
 		require.InDelta(t, 3_500, data[0]["balance_micros"], 0)

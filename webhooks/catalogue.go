@@ -257,16 +257,6 @@ var placeKinds = []Kind{
 		),
 		Example: map[string]any{"conference_id": "conf_01m40", "conference": "standup", "members": 3, "outcome": "kicked", "seconds": 612.4},
 	},
-	{
-		Name: KindCallBalanceLow, When: "The balance does not pay for the call any longer: it will end, with the `reason` `insufficient_balance`, unless money comes before. Once for each time that this becomes so.",
-		Fields: []Field{
-			{Name: "seconds_left", Type: TypeInteger, Doc: "After how many seconds the switch ends the call."},
-			{Name: "balance_micros", Type: TypeInteger, Doc: "The balance, in millionths of the currency's unit."},
-			{Name: "available_micros", Type: TypeInteger, Doc: "What calls can still hold of it."},
-			{Name: "currency", Type: TypeString, Doc: "ISO 4217 code."},
-		},
-		Example: map[string]any{"seconds_left": 20, "balance_micros": 1_203_000, "available_micros": 3_000, "currency": "EUR"},
-	},
 }
 
 // otherKinds tell of what is no call.
@@ -286,8 +276,12 @@ var otherKinds = []Kind{
 		},
 	},
 	{
-		Name: KindBalanceLow, When: "Balance and credit have come down to the account's threshold, `low_balance`, or below. Once, until a payment lifts them above it or the threshold changes.",
-		Fields: with(balanceFields, Field{Name: "low_balance_micros", Type: TypeInteger, Doc: "The threshold."}),
+		Name: KindBalanceLow, CallToo: true,
+		When: "Balance and credit have come down to the account's threshold, `low_balance`, or below: once, until a payment lifts them above it or the threshold changes. And, with the call and `seconds_left`, to the application of a live call for which the balance does not pay any longer: it will end, with the `reason` `insufficient_balance`, unless money comes before.",
+		Fields: with(balanceFields,
+			Field{Name: "low_balance_micros", Type: TypeInteger, Present: "where the threshold was crossed", Doc: "The threshold."},
+			Field{Name: "seconds_left", Type: TypeInteger, Present: "where a call will end", Doc: "After how many seconds the switch ends the call."},
+		),
 		Example: map[string]any{
 			"customer_id": "cust_01m3t", "currency": "EUR", "balance_micros": 4_990_000, "credit_limit_micros": 0, "held_micros": 600_000,
 			"available_micros": 4_390_000, "low_balance_micros": 5_000_000,

@@ -27,7 +27,7 @@ func CheckData(kind string, data map[string]any) error {
 	if err := decoder.Decode(&plain); err != nil {
 		return fmt.Errorf("event %s: %w", kind, err)
 	}
-	if known.OfCall() {
+	if known.OfCall() || known.CallToo {
 		if call, found := plain["call"]; found {
 			if _, object := call.(map[string]any); !object {
 				return fmt.Errorf("event %s: data.call is %s, not an object", kind, jsonType(call))

@@ -159,15 +159,28 @@ func EmitTrunk(ctx context.Context, tx *models.Store, trunk *models.Trunk, kind 
 // EmitBalance tells every application of a customer that has a webhook_url, and wants the kind, how far down its account has come, in the transaction
 // that brought it there: it is what models.Store.OnBalance takes. Each application has its own event, with its own sequence of the account's events.
 func EmitBalance(ctx context.Context, tx *models.Store, customer *models.Customer, level models.BalanceLevel) error {
-	kind, data := KindBalanceExhausted, map[string]any{
-		"customer_id": customer.ID, "currency": customer.Currency, "balance_micros": customer.BalanceMicros, "credit_limit_micros": customer.CreditLimitMicros,
-		"held_micros": customer.HeldMicros, "available_micros": customer.FreeMicros(),
-	}
+	kind, data := KindBalanceExhausted, balanceData(customer)
 	if level == models.BalanceLow && customer.LowBalanceMicros != nil {
 		kind, data["low_balance_micros"] = KindBalanceLow, *customer.LowBalanceMicros
 	}
 	_, err := emitToAll(ctx, tx, customer.ID, customer.ID, kind, data)
 	return err
+}
+
+// EmitCallShort tells the application of a call that the balance does not pay for it any longer, and in how many seconds it will end.
+func EmitCallShort(ctx context.Context, tx *models.Store, call *models.Call, customer *models.Customer, secondsLeft int) error {
+	data := balanceData(customer)
+	data["seconds_left"] = secondsLeft
+	_, err := Emit(ctx, tx, call, KindBalanceLow, data)
+	return err
+}
+
+// balanceData is what all events say of an account.
+func balanceData(customer *models.Customer) map[string]any {
+	return map[string]any{
+		"customer_id": customer.ID, "currency": customer.Currency, "balance_micros": customer.BalanceMicros, "credit_limit_micros": customer.CreditLimitMicros,
+		"held_micros": customer.HeldMicros, "available_micros": customer.FreeMicros(),
+	}
 }
 
 // emitToAll tells every application of a customer that has a webhook_url, and wants the kind, what happened to a subject.

@@ -23,7 +23,6 @@ const (
 	KindDTMF            = "call.dtmf"
 	KindActionCompleted = "call.action_completed"
 	KindTransferred     = "call.transferred"
-	KindCallBalanceLow  = "call.balance_low"
 
 	KindLegRinging  = "leg.ringing"
 	KindLegAnswered = "leg.answered"
@@ -64,6 +63,8 @@ type Kind struct {
 	Name string
 	// When says when the event happens.
 	When string
+	// CallToo says that some of its events are of a call.
+	CallToo bool
 	// Fields are those of data. Events of a call have the call in it as well.
 	Fields []Field
 	// Example is what data may be.
@@ -84,7 +85,7 @@ type Field struct {
 	Fields []Field
 }
 
-// OfCall reports whether events of the kind tell of a call, which then stands in the body.
+// OfCall reports whether all events of the kind tell of a call, which then stands in the body.
 func (k *Kind) OfCall() bool {
 	return !slices.ContainsFunc([]string{"trunk.", "balance.", "webhook."}, func(family string) bool { return strings.HasPrefix(k.Name, family) })
 }
