@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -25,12 +26,15 @@ type Policy struct {
 	// Allow is nil where everything is allowed that Deny does not name; an empty list allows nothing.
 	Allow []string
 	Deny  []string
+	// Types are the types of numbers that may be called, see Types. A number of another type is not allowed, whatever else is.
+	Types []string
 }
 
-// Verdict is what a Policy says of a destination, and by which entry: empty where none fits.
+// Verdict is what a Policy says of a destination, and by which entry: empty where none fits. Type is that of a number which is refused for it.
 type Verdict struct {
 	Allowed bool
 	Entry   string
+	Type    string
 }
 
 // String says why, in words for people.
@@ -38,6 +42,8 @@ func (v Verdict) String() string {
 	switch {
 	case v.Allowed:
 		return "allowed by " + v.Entry
+	case v.Type != "":
+		return v.Type + " numbers are not allowed"
 	case v.Entry == "":
 		return "not among the allowed destinations"
 	default:
@@ -71,11 +77,27 @@ func ParseEntry(s string) (string, error) {
 }
 
 // Unrestricted says whether there is nothing to look up.
-func (p Policy) Unrestricted() bool { return p.Allow == nil && len(p.Deny) == 0 }
+func (p Policy) Unrestricted() bool {
+	return p.listless() && !slices.ContainsFunc(Types, func(kind string) bool { return !slices.Contains(p.Types, kind) })
+}
+
+func (p Policy) listless() bool { return p.Allow == nil && len(p.Deny) == 0 }
 
 // Number says whether an E.164 number may be called.
 func (p Policy) Number(number string) Verdict {
-	if p.Unrestricted() {
+	verdict := p.listed(number)
+	if !verdict.Allowed {
+		return verdict
+	}
+	if refused := p.ofType(number); !refused.Allowed {
+		return refused
+	}
+	return verdict
+}
+
+// listed says what the lists say of a number.
+func (p Policy) listed(number string) Verdict {
+	if p.listless() {
 		return Verdict{Allowed: true, Entry: anything}
 	}
 	country, digits, asked := "", 0, false
@@ -104,16 +126,16 @@ func (p Policy) Number(number string) Verdict {
 func (p Policy) decide(fit func(entry string) int) Verdict {
 	best, verdict := -1, Verdict{}
 	if p.Allow == nil {
-		best, verdict = 0, Verdict{true, anything}
+		best, verdict = 0, Verdict{Allowed: true, Entry: anything}
 	}
 	for _, entry := range p.Allow {
 		if exact := fit(entry); exact > best {
-			best, verdict = exact, Verdict{true, entry}
+			best, verdict = exact, Verdict{Allowed: true, Entry: entry}
 		}
 	}
 	for _, entry := range p.Deny {
 		if exact := fit(entry); exact >= 0 && exact >= best {
-			best, verdict = exact, Verdict{false, entry}
+			best, verdict = exact, Verdict{Entry: entry}
 		}
 	}
 	return verdict
