@@ -86,7 +86,7 @@ func (h *housekeeper) prune(ctx context.Context) {
 	if gone != (models.Pruned{}) {
 		h.logger.Info("removed what is old", "events", gone.Events, "deliveries", gone.Deliveries, "attempts", gone.Attempts,
 			"streams", gone.Streams, "calls_emptied", gone.Calls, "conferences", gone.Conferences, "cdrs", gone.CDRs,
-			"trunk_changes", gone.TrunkChanges, "strangers", gone.Strangers, "blocks", gone.Blocks)
+			"trunk_changes", gone.TrunkChanges, "strangers", gone.Strangers, "blocks", gone.Blocks, "days", gone.Days)
 	}
 	if err != nil && ctx.Err() == nil {
 		h.logger.Error("cannot remove what is old", "error", err)

@@ -28,10 +28,12 @@ type Application struct {
 	// BalanceNoticeURL is the sound that both sides hear before a call ends for want of money, empty for none.
 	BalanceNoticeURL string
 	// EventKinds are the kinds of events that the webhook_url is told (see Wanted); nil is the default set.
-	EventKinds []string   `gorm:"serializer:optional"`
-	CreatedAt  time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt  time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
-	DeletedAt  *time.Time `gorm:"serializer:moment"`
+	EventKinds []string `gorm:"serializer:optional"`
+	// Limits are the customer's own, within those that the operator sets.
+	Limits    ApplicationLimits `gorm:"embedded"`
+	CreatedAt time.Time         `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt time.Time         `gorm:"serializer:moment;autoUpdateTime:false"`
+	DeletedAt *time.Time        `gorm:"serializer:moment"`
 }
 
 // applicationRow is an application as stored: its secrets sealed.
@@ -133,7 +135,7 @@ func (s *Store) ApplicationsWithWebhook(ctx context.Context, customerID string) 
 	return ids, explain(err, "read applications of customer %q", customerID)
 }
 
-// UpdateApplication writes name, URLs, secrets, lists of actions and kinds of events of an undeleted application, found by ID and CustomerID.
+// UpdateApplication writes name, URLs, secrets, lists of actions, kinds of events and limits of an undeleted application, found by ID and CustomerID.
 func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 	return s.InTx(ctx, func(tx *Store) error {
 		row := *app
@@ -142,7 +144,8 @@ func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 		result := tx.write(ctx).Model(&applicationRow{}).
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
 			Select("name", "answer_url", "webhook_url", "fallback_url", "webhook_secret", "previous_secret", "previous_secret_until",
-				"fallback_actions", "wait_actions", "balance_notice_url", "event_kinds", "updated_at").
+				"fallback_actions", "wait_actions", "balance_notice_url", "event_kinds", "max_calls", "max_calls_per_second", "max_calls_per_day", "max_spend_per_day_micros",
+				"max_call_seconds", "allowed_destinations", "denied_destinations", "updated_at").
 			Updates(tx.sealApplication(&row))
 		if err := changedOne(result, "update application %q", row.ID); err != nil {
 			return err

@@ -90,6 +90,8 @@ type Call struct {
 	EndedAt    *time.Time `gorm:"serializer:moment"`
 	// SettledAt is when the call was charged and its hold released. Only SettleHold changes it.
 	SettledAt *time.Time `gorm:"serializer:moment"`
+	// QueueUntil is until when a call that is queued waits for room under the limits; nil for one that waits to be started.
+	QueueUntil *time.Time `gorm:"serializer:moment"`
 }
 
 // Cursor is where a call stands in its actions: stored before a command is sent, so that another controller can resume.
@@ -188,6 +190,7 @@ func (s *Store) CreateCall(ctx context.Context, call *Call) error {
 
 func (c *Call) cutTimes() {
 	c.RingingAt, c.AnsweredAt, c.EndedAt, c.ShortAt = cut(c.RingingAt), cut(c.AnsweredAt), cut(c.EndedAt), cut(c.ShortAt)
+	c.QueueUntil = cut(c.QueueUntil)
 }
 
 // Call returns a call of a customer, or ErrNotFound.
@@ -284,7 +287,7 @@ func (s *Store) CountLiveCalls(ctx context.Context, customerID string) (int64, e
 // must not undo it.
 var freeColumns = []string{
 	"trunk_id", "did_id", "node_id", "record", "metadata", "variables", "channel_id", "reason", "hangup_source", "cause", "q850",
-	"sip_code", "price_per_minute_micros", "rate", "granted_seconds", "caps", "short_at", "timeout_seconds", "billed_seconds", "cost_micros", "cursor",
+	"sip_code", "price_per_minute_micros", "rate", "granted_seconds", "max_seconds", "caps", "short_at", "timeout_seconds", "billed_seconds", "cost_micros", "cursor",
 	"ringing_at", "answered_at", "ended_at", "answered_by",
 }
 

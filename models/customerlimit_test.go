@@ -35,11 +35,11 @@ func beginCall(t *testing.T, s *models.Store, app *models.Application, status st
 
 func full(t *testing.T, err error, customer *models.Customer, limit string, room int) {
 	t.Helper()
-	var refused *models.CustomerFullError
+	var refused *models.LimitError
 	require.ErrorAs(t, err, &refused)
 	require.ErrorIs(t, err, models.ErrCustomerFull)
 	require.NotErrorIs(t, err, models.ErrTrunkFull)
-	require.Equal(t, models.CustomerFullError{CustomerID: customer.ID, Limit: limit, Room: room}, *refused)
+	require.Equal(t, models.LimitError{Subject: models.SubjectCustomer, ID: customer.ID, Limit: limit, Room: room, RetryAfter: refused.RetryAfter}, *refused)
 }
 
 // TestCustomerMaxCalls has two processes begin a hundred calls of one customer at once, over trunks with limits of their own: exactly as many live as

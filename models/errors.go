@@ -69,6 +69,7 @@ const (
 	pgForeignKey    = "23503"
 	pgSerialization = "40001"
 	pgDeadlock      = "40P01"
+	pgInternal      = "XX000"
 )
 
 // sqliteForeignKey is SQLITE_CONSTRAINT_FOREIGNKEY; SQLite does not say which one.
@@ -123,7 +124,9 @@ func translate(err error) error {
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return pg.Code == pgSerialization || pg.Code == pgDeadlock
+		// A row that many lock while some who changed it are undone: PostgreSQL 15 now and then says that it has two who change it.
+		crowded := pg.Code == pgInternal && strings.Contains(pg.Message, "multixact")
+		return pg.Code == pgSerialization || pg.Code == pgDeadlock || crowded
 	}
 	// Another process had the database for longer than busyTimeout: SQLite does not wait in line.
 	var lite *sqlite.Error

@@ -153,7 +153,10 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 			if err := tx.record(ctx, account, entry); err != nil {
 				return err
 			}
-			return tx.fell(ctx, account)
+			if err := tx.fell(ctx, account); err != nil {
+				return err
+			}
+			return tx.addSpent(ctx, callID, cost)
 		})
 		return nil
 	})

@@ -29,9 +29,10 @@ type Retention struct {
 	Strangers time.Duration
 }
 
-// Pruned counts what Prune has deleted; Calls are those whose legs, stays, questions and place are gone.
+// Pruned counts what Prune has deleted; Calls are those whose legs, stays, questions and place are gone, Days what was
+// counted on days, each once for a customer, an application or a trunk.
 type Pruned struct {
-	Events, Deliveries, Attempts, Streams, Calls, Conferences, CDRs, TrunkChanges, Strangers, Blocks int64
+	Events, Deliveries, Attempts, Streams, Calls, Conferences, CDRs, TrunkChanges, Strangers, Blocks, Days int64
 }
 
 // pruneBatch is how many rows one transaction of Prune deletes of a table, or looks at: few enough that nobody waits for it.
@@ -52,7 +53,7 @@ func (s *Store) TakeRetention(ctx context.Context, every time.Duration) (turn bo
 // last one took, and ends early with its error. What was deleted is counted also when there is an error.
 func (s *Store) Prune(ctx context.Context, keep Retention, rest func(took time.Duration) error) (Pruned, error) {
 	p := &pruning{store: s, keep: keep, now: s.Now(), rest: rest}
-	for _, step := range []func(context.Context) error{p.attempts, p.journals, p.calls, p.conferences, p.cdrs, p.trunkChanges, p.strangers, p.blocks} {
+	for _, step := range []func(context.Context) error{p.attempts, p.journals, p.calls, p.conferences, p.cdrs, p.trunkChanges, p.strangers, p.blocks, p.dailyUsage} {
 		if err := step(ctx); err != nil {
 			return p.gone, fmt.Errorf("prune: %w", err)
 		}

@@ -28,8 +28,9 @@ type txState struct {
 	mark string
 	// last is what is done right before the commit, see atEnd.
 	last []func() error
-	// begins are the calls and legs that the transaction begins on what has limits, see TakeTrunks and TakeCustomer.
+	// begins are the calls and legs that the transaction begins on what has limits, see TakeTrunks and TakeCustomer; count counts them, after last.
 	begins *beginnings
+	count  func() error
 	// placed is set once the transaction holds its lock of the journal, see journal.go.
 	placed bool
 	// shards are those whose numbers the transaction changes, see touchDIDs.
@@ -54,6 +55,9 @@ func (t *txState) conclude() error {
 		if err := fn(); err != nil {
 			return err
 		}
+	}
+	if t.count != nil {
+		return t.count()
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (s *Store) UpdateTrunk(ctx context.Context, trunk *Trunk) error {
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
 			Select("name", "direction", "gateway_name", "proxy", "username", "password", "realm", "from_domain", "register", "is_active",
 				"transport", "port", "application_id", "priority", "weight", "allowed_prefixes", "strip_prefix", "add_prefix", "caller_id_policy", "caller_id",
-				"codecs", "max_calls", "max_calls_per_second", "updated_at").
+				"codecs", "max_calls", "max_calls_per_second", "max_calls_per_day", "max_spend_per_day_micros", "max_call_seconds", "updated_at").
 			Updates(row)
 		if err := changedOne(result, "update trunk %q", row.ID); err != nil {
 			return err

@@ -32,9 +32,9 @@ func placeCall(t *testing.T, s *models.Store, app *models.Application, trunk *mo
 func refusedBy(t *testing.T, err error, trunk *models.Trunk, limit string, room int) {
 	t.Helper()
 	require.ErrorIs(t, err, models.ErrTrunkFull)
-	var full *models.TrunkFullError
+	var full *models.LimitError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, models.TrunkFullError{TrunkID: trunk.ID, Limit: limit, Room: room}, *full)
+	require.Equal(t, models.LimitError{Subject: models.SubjectTrunk, ID: trunk.ID, Limit: limit, Room: room, RetryAfter: full.RetryAfter}, *full)
 }
 
 // TestMaxCalls has two processes place calls on one trunk at once, again and again: each time exactly as many are placed as it may have.
