@@ -12,7 +12,7 @@ import (
 // follows with its event. inTx, when set, runs in a transaction after the checks, such as for an idempotency record. Errors:
 // models.ErrNotFound, ErrCallNotActive.
 func (m *Manager) Cancel(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
-	call, err := m.cancelQueued(ctx, customerID, callID, inTx)
+	call, err := m.endQueued(ctx, customerID, callID, ending{status: StatusCanceled, reason: ReasonCanceled, source: SourceAPI, cause: causeCancel, q850: q850[causeCancel]}, inTx)
 	if err != nil || call != nil {
 		return call, err
 	}
@@ -21,8 +21,8 @@ func (m *Manager) Cancel(ctx context.Context, customerID, callID string, inTx fu
 	}, inTx)
 }
 
-// cancelQueued ends a call that nobody has dialled yet: there is no channel to wait for. It returns nil for any other call.
-func (m *Manager) cancelQueued(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+// endQueued ends a call that nobody has dialled yet: there is no channel to wait for. It returns nil for any other call.
+func (m *Manager) endQueued(ctx context.Context, customerID, callID string, e ending, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 	var ended *models.Call
 	err := m.cfg.Store.InTx(ctx, func(tx *models.Store) error {
 		ended = nil
@@ -33,8 +33,7 @@ func (m *Manager) cancelQueued(ctx context.Context, customerID, callID string, i
 		if call.Status != StatusQueued {
 			return nil
 		}
-		err = m.end(ctx, tx, call, ending{status: StatusCanceled, reason: ReasonCanceled, source: SourceAPI, cause: causeCancel, q850: q850[causeCancel]}, m.cfg.Now())
-		if err != nil {
+		if err := m.end(ctx, tx, call, e, m.cfg.Now()); err != nil {
 			return err
 		}
 		ended = call

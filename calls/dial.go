@@ -180,7 +180,7 @@ func (d *dialing) rounds(parties []*called) (over bool, err error) {
 		case errors.Is(err, models.ErrTrunkFull):
 			d.passOver(legs, err)
 			continue
-		case errors.Is(err, models.ErrCustomerFull):
+		case errors.Is(err, models.ErrLimit):
 			if err := d.makeDo(legs, err); err != nil {
 				return true, err
 			}
@@ -225,13 +225,13 @@ func (d *dialing) callable(parties []*called) []*leg {
 // passOver takes back a round that was not begun because a trunk has all the calls that it may have, or would have: those for whom there is no room
 // are called over the next one.
 func (d *dialing) passOver(legs []*leg, err error) {
-	var full *models.TrunkFullError
+	var full *models.LimitError
 	errors.As(err, &full)
-	d.s.log.Info("trunk takes no more calls now", "trunk_id", full.TrunkID, "limit", full.Limit)
+	d.s.log.Info("trunk takes no more calls now", "trunk_id", full.ID, "limit", full.Limit)
 	d.legs, d.full = d.legs[:len(d.legs)-len(legs)], true
 	room := full.Room
 	for _, l := range legs {
-		again := l.over == nil || l.over.trunk.ID != full.TrunkID
+		again := l.over == nil || l.over.trunk.ID != full.ID
 		if !again && room > 0 {
 			again, room = true, room-1
 		}
@@ -369,7 +369,7 @@ func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 		}
 		return nil
 	})
-	if errors.Is(err, models.ErrTrunkFull) || errors.Is(err, models.ErrCustomerFull) {
+	if errors.Is(err, models.ErrLimit) {
 		s.flow.at = before
 	}
 	if err != nil {

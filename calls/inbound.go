@@ -70,11 +70,7 @@ func (s *session) admit() error {
 			s.m.unnameCall(call.ID)
 		}
 	}()
-	var also func(tx *models.Store, call *models.Call) error
-	if r.trunk != nil {
-		also = withTrunk(ctx, r.trunk, nil)
-	}
-	stored, err := s.m.insert(ctx, call, onArrive, r.trunk, also)
+	stored, err := s.m.insertArrived(ctx, call, app, r.trunk)
 	for _, refusal := range refusalsStored {
 		if errors.Is(err, refusal.err) {
 			s.log.Warn("inbound leg refused", "customer_id", r.customerID, "reason", refusal.reason, "error", err)
@@ -114,7 +110,9 @@ var refusalsStored = []struct {
 	reason string
 }{
 	{models.ErrInsufficientBalance, ReasonInsufficientBalance},
+	{models.ErrSpendLimit, ReasonSpendLimit},
 	{models.ErrTrunkFull, ReasonTrunkLimit},
+	{models.ErrApplicationFull, ReasonApplicationLimit},
 	{models.ErrCustomerFull, ReasonCustomerLimit},
 	{billing.ErrSuspended, ReasonSuspended},
 	{billing.ErrUnlisted, ReasonDestination},

@@ -9,47 +9,101 @@ import (
 	"tandem/numbering"
 )
 
-// DestinationError says that the customer's limits do not let calls go there. Why names the entry that says so.
-type DestinationError struct{ Why string }
+// DestinationError says that the limits of the customer, or of the application, do not let calls go there. Subject is models.SubjectCustomer or
+// models.SubjectApplication; Why names the entry, or the type of number, that says so.
+type DestinationError struct{ Subject, Why string }
 
-// Error says why.
+// Error says whose limits it is, and why.
 func (e *DestinationError) Error() string {
-	return "the customer may not call there: " + e.Why
+	return "the " + e.Subject + " may not call there: " + e.Why
 }
 
-// Kinds of what the limits of customers refuse, for Observer.
+// Kinds of what limits refuse, for Observer: that on destinations, and those of models.LimitError, whosesoever they are.
 const (
 	RefusedDestination = "destination"
-	RefusedMaxCalls    = "max_calls"
-	RefusedMaxRate     = "max_calls_per_second"
+	RefusedMaxCalls    = models.LimitCalls
+	RefusedMaxRate     = models.LimitRate
+	RefusedDailyCalls  = models.LimitCallsPerDay
+	RefusedDailySpend  = "max_spend_per_day"
 )
 
-func policyOf(limits *models.CustomerLimits) numbering.Policy {
-	return numbering.Policy{Allow: limits.AllowedDestinations, Deny: limits.DeniedDestinations}
+// mayCall returns a *DestinationError where the limits of a customer, or those of an application where it is given, do not allow a number, or a SIP URI
+// where number is empty.
+func (m *Manager) mayCall(app *models.Application, limits *models.CustomerLimits, number, uri string) error {
+	for _, of := range []struct {
+		subject string
+		policy  numbering.Policy
+	}{
+		{models.SubjectCustomer, numbering.Policy{Allow: limits.AllowedDestinations, Deny: limits.DeniedDestinations, Types: limits.AllowedDestinationTypes}},
+		{models.SubjectApplication, numbering.Policy{Allow: app.Limits.AllowedDestinations, Deny: app.Limits.DeniedDestinations, Types: numbering.Types}},
+	} {
+		verdict := of.policy.Number(number)
+		if number == "" {
+			verdict = of.policy.SIP(uri)
+		}
+		if !verdict.Allowed {
+			m.cfg.Observer.Refused(RefusedDestination)
+			m.cfg.Logger.Warn("destination not allowed", "customer_id", app.CustomerID, "application_id", app.ID, "to", models.MaskedNumber(number),
+				"subject", of.subject, "reason", verdict.String())
+			return &DestinationError{of.subject, verdict.String()}
+		}
+	}
+	return nil
 }
 
-// mayCall returns a *DestinationError where the limits of a customer do not allow a number, or a SIP URI where number is empty.
-func (m *Manager) mayCall(customerID string, limits *models.CustomerLimits, number, uri string) error {
-	policy := policyOf(limits)
-	verdict := policy.Number(number)
-	if number == "" {
-		verdict = policy.SIP(uri)
-	}
-	if verdict.Allowed {
-		return nil
-	}
-	m.cfg.Observer.Refused(RefusedDestination)
-	m.cfg.Logger.Warn("destination not allowed", "customer_id", customerID, "to", models.MaskedNumber(number), "reason", verdict.String())
-	return &DestinationError{verdict.String()}
-}
-
-// refused counts a call or party that a customer's limits refuse, where err says that they do.
+// refused counts a call or party that limits refuse, where err says that they do.
 func (m *Manager) refused(err error) error {
-	if full := (*models.CustomerFullError)(nil); errors.As(err, &full) {
-		m.cfg.Observer.Refused(full.Limit)
-		m.cfg.Logger.Warn("customer takes no more calls now", "customer_id", full.CustomerID, "limit", full.Limit)
+	if full := (*models.LimitError)(nil); errors.As(err, &full) {
+		kind := full.Limit
+		if kind == models.LimitSpendPerDay {
+			kind = RefusedDailySpend
+		}
+		m.cfg.Observer.Refused(kind)
+		m.cfg.Logger.Warn("no more calls are taken now", "subject", full.Subject, "id", full.ID, "limit", full.Limit)
 	}
 	return err
+}
+
+// reasonOf is the reason of what a limit refuses.
+func reasonOf(full *models.LimitError) string {
+	switch {
+	case full.Limit == models.LimitSpendPerDay:
+		return ReasonSpendLimit
+	case full.Subject == models.SubjectTrunk:
+		return ReasonTrunkLimit
+	case full.Subject == models.SubjectApplication:
+		return ReasonApplicationLimit
+	default:
+		return ReasonCustomerLimit
+	}
+}
+
+// longest is the least of the limits on how long a call lasts, in seconds; 0 where there is none.
+func longest(limits ...int) int {
+	least := 0
+	for _, limit := range limits {
+		if limit > 0 && (least == 0 || limit < least) {
+			least = limit
+		}
+	}
+	return least
+}
+
+// withLimits makes the transaction that inserts or starts a call fail with a *models.LimitError where its application, or its trunk unless that is nil,
+// has all the calls that it may have. The customer's limits are taken with the reservation.
+func withLimits(ctx context.Context, app *models.Application, trunk *models.Trunk, also func(tx *models.Store, call *models.Call) error) func(tx *models.Store, call *models.Call) error {
+	return func(tx *models.Store, call *models.Call) error {
+		if app.Limits.Bounded() {
+			tx.TakeApplication(ctx, app.ID, beginningOf(call))
+		}
+		if trunk != nil && trunk.Limits.Limited() {
+			tx.TakeTrunk(ctx, trunk.ID, models.Beginning{Lives: 1, Starts: 1, SpendMicros: call.HoldMicros})
+		}
+		if also == nil {
+			return nil
+		}
+		return also(tx, call)
+	}
 }
 
 // mayCallTarget reads the limits and checks a target of the session's call. It returns a *DestinationError, or what waiting for the
@@ -59,7 +113,7 @@ func (s *session) mayCallTarget(number, uri string) error {
 	if err != nil {
 		return err
 	}
-	return s.m.mayCall(s.call.CustomerID, limits, number, uri)
+	return s.m.mayCall(s.app, limits, number, uri)
 }
 
 // limits are those of the call's customer: while the database is away, as they were last read.
@@ -79,7 +133,7 @@ func (s *session) limits() (*models.CustomerLimits, error) {
 	}
 }
 
-// refuseTarget tells of a party that is not called because of the customer's limits. A controller that goes on with the action does not tell again.
+// refuseTarget tells of a party that is not called because of limits. A controller that goes on with the action does not tell again.
 func (d *dialing) refuseTarget(verb string, i int, reason, why string) error {
 	d.parties[i].refused = reason
 	if d.s.resumed != nil {
@@ -92,7 +146,7 @@ func (d *dialing) refuseTarget(verb string, i int, reason, why string) error {
 	return d.s.failVerb(verb, reason, field, why)
 }
 
-// allow refuses the parties that the customer's limits do not let the call dial.
+// allow refuses the parties that the limits of the customer and the application do not let the call dial.
 func (d *dialing) allow(verb string) error {
 	limits, err := d.s.limits()
 	if err != nil {
@@ -101,7 +155,7 @@ func (d *dialing) allow(verb string) error {
 	d.bounded = limits.Bounded()
 	for i, party := range d.parties {
 		denied := (*DestinationError)(nil)
-		if errors.As(d.s.m.mayCall(d.s.call.CustomerID, limits, party.target.Number, party.target.SIP), &denied) {
+		if errors.As(d.s.m.mayCall(d.s.app, limits, party.target.Number, party.target.SIP), &denied) {
 			if err := d.refuseTarget(verb, i, ReasonDestination, denied.Error()); err != nil {
 				return err
 			}
@@ -112,20 +166,25 @@ func (d *dialing) allow(verb string) error {
 
 // take has a transaction that inserts a leg count it. An attempt to reach the same party over another trunk is not another beginning.
 func (d *dialing) take(ctx context.Context, tx *models.Store, l *leg) {
-	if !d.bounded || d.resumed != nil {
+	if d.resumed != nil {
 		return
 	}
 	b := models.Beginning{Lives: 1}
 	if l.party.tried == 1 {
 		b.Starts = 1
 	}
-	tx.TakeCustomer(ctx, l.row.CustomerID, b)
+	if d.bounded {
+		tx.TakeCustomer(ctx, l.row.CustomerID, b)
+	}
+	if d.s.app.Limits.Bounded() {
+		tx.TakeApplication(ctx, d.s.app.ID, b)
+	}
 }
 
-// makeDo takes back a round that was not begun because the customer would have more calls than it may: the first parties are called for whom there is
+// makeDo takes back a round that was not begun because the customer or the application would have more calls than it may: the first parties are called for whom there is
 // room, the others are refused.
 func (d *dialing) makeDo(legs []*leg, err error) error {
-	full := (*models.CustomerFullError)(nil)
+	full := (*models.LimitError)(nil)
 	errors.As(d.s.m.refused(err), &full)
 	d.legs = d.legs[:len(d.legs)-len(legs)]
 	for n, l := range legs {
@@ -133,14 +192,14 @@ func (d *dialing) makeDo(legs []*leg, err error) error {
 			l.party.tried--
 			continue
 		}
-		if err := d.refuseTarget(d.verb(), l.party.index, ReasonCustomerLimit, "the account has all the calls that it may have: "+full.Limit); err != nil {
+		if err := d.refuseTarget(d.verb(), l.party.index, reasonOf(full), "the "+full.Subject+" has all that it may have: "+full.Limit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// refusals are the parties that were not called because of the customer's limits, as results tell of them.
+// refusals are the parties that were not called because of limits, as results tell of them.
 func (d *dialing) refusals() []any {
 	var all []any
 	for _, party := range d.parties {
@@ -151,10 +210,25 @@ func (d *dialing) refusals() []any {
 	return all
 }
 
-// beginningOf is what a call counts for among those of its customer. Whoever calls in is not slowed down by how fast the customer calls out.
+// beginningOf is what a call counts for among those of its customer and its application. Whoever calls in is not slowed down by how fast they call out.
 func beginningOf(call *models.Call) models.Beginning {
+	b := models.Beginning{Lives: 1, SpendMicros: call.HoldMicros}
 	if call.Direction == DirectionOutbound {
-		return models.Beginning{Lives: 1, Starts: 1}
+		b.Starts = 1
 	}
-	return models.Beginning{Lives: 1}
+	return b
+}
+
+// insertArrived stores an inbound call, with how long it may last.
+func (m *Manager) insertArrived(ctx context.Context, call *models.Call, app *models.Application, trunk *models.Trunk) (*models.Call, error) {
+	limits, err := m.cfg.Store.LimitsOf(ctx, call.CustomerID)
+	if err != nil {
+		return nil, fmt.Errorf("read the limits: %w", err)
+	}
+	call.MaxSeconds = longest(limits.MaxCallSeconds, app.Limits.MaxCallSeconds)
+	if trunk != nil {
+		call.MaxSeconds = longest(call.MaxSeconds, trunk.Limits.MaxCallSeconds)
+	}
+	stored, err := m.insert(ctx, call, onArrive, trunk, withLimits(ctx, app, trunk, nil))
+	return stored, m.refused(err)
 }

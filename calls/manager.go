@@ -110,6 +110,8 @@ type Config struct {
 	HangUpAtStop bool
 	// CommandInterval is how often the commands are looked for that other controllers have accepted. Default 50 ms.
 	CommandInterval time.Duration
+	// OverflowInterval is how often calls are looked for that wait for room under limits. Default 250 ms.
+	OverflowInterval time.Duration
 	// OnEnd, when set, is called after the terminal event of a call of this process is durable, from the call's goroutine:
 	// for metrics. It must not block.
 	OnEnd func(call models.Call)
@@ -166,6 +168,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.RingTimeout = cmp.Or(c.RingTimeout, time.Minute)
 	c.HangupGrace = cmp.Or(c.HangupGrace, 2*time.Second)
 	c.CommandInterval = cmp.Or(c.CommandInterval, 50*time.Millisecond)
+	c.OverflowInterval = cmp.Or(c.OverflowInterval, 250*time.Millisecond)
 	c.NodeLostAfter = cmp.Or(c.NodeLostAfter, 40*time.Second)
 	c.CDRWait = cmp.Or(c.CDRWait, 20*time.Second)
 	c.WatchEvery = cmp.Or(c.WatchEvery, 30*time.Second)
@@ -203,6 +206,8 @@ type Manager struct {
 	load *load
 	// trunks is what is known of them when the database is not there to be asked.
 	trunks *trunkBook
+	// overflow dials what waits for room under limits.
+	overflow *overflow
 
 	// ctx ends when the sessions must stop at once; hangUp is closed when they must end their calls.
 	ctx    context.Context
@@ -239,7 +244,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	m.media = newMediaStore(cfg)
 	m.board, m.rooms, m.outage, m.trunks = newBoard(), newRooms(), newOutage(m), newTrunkBook(cfg.Store)
-	m.load = newLoad(cfg.Limits)
+	m.load, m.overflow = newLoad(cfg.Limits), newOverflow(m)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
@@ -261,6 +266,7 @@ func (m *Manager) Start(context.Context) error {
 	}
 	m.work.Go(func() { m.commandsPoll(m.ctx) })
 	m.work.Go(func() { m.watch(m.ctx) })
+	m.work.Go(func() { m.overflow.run(m.ctx) })
 	return nil
 }
 
@@ -414,6 +420,7 @@ func (m *Manager) unnameCall(callID string) {
 // forget undoes register.
 func (m *Manager) forget(s *session) {
 	declineOffers(s.box.discard())
+	m.overflow.ended()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	close(s.gone)

@@ -25,15 +25,16 @@ func (m *Manager) Foresee(ctx context.Context, req CreateRequest) (*Prospect, er
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.cfg.Store.Application(ctx, req.CustomerID, req.ApplicationID); err != nil {
+	app, err := m.cfg.Store.Application(ctx, req.CustomerID, req.ApplicationID)
+	if err != nil {
 		return nil, fmt.Errorf("find application: %w", err)
 	}
-	ways, err := m.waysOut(ctx, call)
+	ways, err := m.waysOut(ctx, call, app)
 	if err != nil {
 		return nil, err
 	}
 	first := &ways[0]
-	offer, err := m.cfg.Rater.Offer(ctx, m.cfg.Store, priced(call, &first.trunk), call.MaxSeconds)
+	offer, err := m.cfg.Rater.Offer(ctx, m.cfg.Store, priced(call, &first.trunk), first.longest)
 	if err != nil {
 		return nil, err
 	}

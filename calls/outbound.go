@@ -37,6 +37,10 @@ type CreateRequest struct {
 	Timeout int
 	// Queued stores the call without dialling it: StartCall does. Nothing is reserved until then.
 	Queued bool
+	// Overflow stores a call that limits on calls at a time or per second refuse now: it is queued, and dialled by itself when there is room, behind those
+	// of the customer that wait already. QueueTimeout is for how many seconds it waits, 1 to 86,400; 0 is the default, an hour.
+	Overflow     bool
+	QueueTimeout int
 	// MachineDetection, when set, judges who answers.
 	MachineDetection *actions.MachineDetection
 	// RetryOf is the call that this one repeats.
@@ -57,12 +61,12 @@ func (r *CreateRequest) validate() error {
 	if r.Timeout != 0 && (r.Timeout < minRing || r.Timeout > maxRing) {
 		return &RequestError{Field: "timeout", Message: fmt.Sprintf("must be from %d to %d seconds", minRing, maxRing)}
 	}
-	return nil
+	return r.validateQueue()
 }
 
 // Create stores an outbound call with its hold and its call.created event in one transaction, and dials after the commit.
 // The call returned has the state dialing, or queued when that was asked for. Errors: *RequestError, models.ErrNotFound for an
-// application that is not the customer's, *DestinationError, ErrNoActiveTrunk, ErrDestinationNotAllowed, ErrTrunksFull, models.ErrCustomerFull, models.ErrInsufficientBalance, ErrNoNode, and
+// application that is not the customer's, *DestinationError, ErrNoActiveTrunk, ErrDestinationNotAllowed, ErrTrunksFull, models.ErrLimit, models.ErrInsufficientBalance, ErrNoNode, and
 // those of Accepting. On any error nothing is dialled or charged.
 func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, error) {
 	call, err := m.newCall(&req)
@@ -85,21 +89,24 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 		}
 		return req.InTx(tx, call)
 	}
-	if req.Queued {
-		limits, err := m.cfg.Store.LimitsOf(ctx, call.CustomerID)
-		if err != nil {
-			return nil, fmt.Errorf("read the limits: %w", err)
-		}
-		if err := m.mayCall(call.CustomerID, &limits, call.To, ""); err != nil {
-			return nil, err
-		}
-		return m.insert(ctx, call, onEnqueue, nil, also)
+	behind, err := m.waitsItsTurn(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	if req.Queued || behind {
+		return m.enqueue(ctx, call, app, also)
 	}
 	stored, err := m.onNode(ctx, call, app, func(s *session, over *way) (*models.Call, error) {
-		return m.insert(ctx, call, onCreate, &over.trunk, withTrunk(ctx, &over.trunk, withDial(ctx, s, also)))
+		return m.insert(ctx, call, onCreate, &over.trunk, withLimits(ctx, app, &over.trunk, withDial(ctx, s, also)))
 	})
 	m.tellExhausted(ctx, call.CustomerID, err)
-	return stored, lostNode(err)
+	if req.Overflow && leavesRoom(err) {
+		if call, err = m.newCall(&req); err != nil { // without the place that was looked for
+			return nil, err
+		}
+		return m.enqueue(ctx, call, app, also)
+	}
+	return stored, m.refused(lostNode(err))
 }
 
 // tellExhausted has a customer told whose call was refused with err for want of money: the transaction that would have is undone.
@@ -112,11 +119,13 @@ func (m *Manager) tellExhausted(ctx context.Context, customerID string, err erro
 	}
 }
 
-// overWays stores an outbound call over the first of its ways whose trunk takes it now. ErrTrunksFull where none does.
+// overWays stores an outbound call over the first of its ways whose trunk takes it now. ErrTrunksFull where none does, with the *models.LimitError of the
+// one that will first.
 func overWays(call *models.Call, s *session, ways []way, store func(over *way) (*models.Call, error)) (*models.Call, error) {
+	var full *models.LimitError
 	for i := range ways {
 		over := &ways[i]
-		call.TrunkID = &over.trunk.ID
+		call.TrunkID, call.MaxSeconds = &over.trunk.ID, over.longest
 		if s != nil {
 			s.flow.over = *over
 		}
@@ -124,21 +133,9 @@ func overWays(call *models.Call, s *session, ways []way, store func(over *way) (
 		if !errors.Is(err, models.ErrTrunkFull) {
 			return stored, err
 		}
+		full = sooner(full, err)
 	}
-	return nil, ErrTrunksFull
-}
-
-// withTrunk makes the transaction that inserts or starts a call fail with models.ErrTrunkFull where its trunk has all the calls that it may have.
-func withTrunk(ctx context.Context, trunk *models.Trunk, also func(tx *models.Store, call *models.Call) error) func(tx *models.Store, call *models.Call) error {
-	return func(tx *models.Store, call *models.Call) error {
-		if trunk.Limits.Limited() {
-			tx.TakeTrunks(ctx, trunk.ID)
-		}
-		if also == nil {
-			return nil
-		}
-		return also(tx, call)
-	}
+	return nil, fmt.Errorf("%w: %w", ErrTrunksFull, full)
 }
 
 // newCall is the call that a request asks for, without a node.
@@ -153,7 +150,7 @@ func (m *Manager) newCall(req *CreateRequest) (*models.Call, error) {
 	call := &models.Call{
 		ID: models.NewID("call_"), CustomerID: req.CustomerID, ApplicationID: req.ApplicationID,
 		Direction: DirectionOutbound, From: req.From, To: req.To, Record: req.Record, Metadata: req.Metadata,
-		TimeoutSeconds: timeout, RetryOf: req.RetryOf,
+		TimeoutSeconds: timeout, RetryOf: req.RetryOf, QueueUntil: m.queueUntil(req),
 	}
 	if req.MachineDetection != nil {
 		raw, err := json.Marshal(req.MachineDetection)
@@ -169,7 +166,7 @@ func (m *Manager) newCall(req *CreateRequest) (*models.Call, error) {
 // but does not run. The session is known before the call is stored as dialing: whoever cancels the call the moment that it is
 // finds it. The call of a node that is another controller's has no session here. Either must be stored overWays and withDial.
 func (m *Manager) place(ctx context.Context, call *models.Call, app *models.Application) (*session, []way, error) {
-	ways, err := m.waysOut(ctx, call)
+	ways, err := m.waysOut(ctx, call, app)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -239,7 +236,7 @@ func (m *Manager) insert(ctx context.Context, call *models.Call, on trigger, tru
 		return nil
 	})
 	if err != nil {
-		return nil, m.refused(err)
+		return nil, err
 	}
 	m.trunks.foresee(ctx, stored.CustomerID)
 	return &stored, nil

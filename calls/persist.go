@@ -51,7 +51,7 @@ func (s *session) change(what string, fn transaction) error {
 			s.m.outage.absent()
 			s.becomes(call)
 			return nil
-		case errors.Is(err, errOrdered), errors.Is(err, models.ErrTrunkFull), errors.Is(err, models.ErrCustomerFull), errors.Is(err, models.ErrInsufficientBalance):
+		case errors.Is(err, errOrdered), errors.Is(err, models.ErrLimit), errors.Is(err, models.ErrInsufficientBalance):
 			return err
 		case errors.Is(err, models.ErrStale):
 			// Another controller has written the call's end, or has it. It owns the call.

@@ -133,16 +133,17 @@ func (s *session) takeWay(over *way, rate models.Rate, failed ending, attempt in
 			return err
 		}
 		call.TrunkID, call.ChannelID = &over.trunk.ID, channel
+		call.MaxSeconds = longest(call.MaxSeconds, over.trunk.Limits.MaxCallSeconds)
 		if rate != promised || cost != s.purse.spent {
 			if err := s.m.cfg.Rater.Repromise(ctx, tx, call, rate, cost); err != nil {
 				return err
 			}
 		}
-		if err := tx.UpdateCall(ctx, call, "trunk_id", "channel_id", "rate", "price_per_minute_micros"); err != nil {
+		if err := tx.UpdateCall(ctx, call, "trunk_id", "channel_id", "rate", "price_per_minute_micros", "max_seconds"); err != nil {
 			return err
 		}
 		if over.trunk.Limits.Limited() {
-			tx.TakeTrunks(ctx, over.trunk.ID)
+			tx.TakeTrunk(ctx, over.trunk.ID, models.Beginning{Lives: 1, Starts: 1, SpendMicros: call.HoldMicros})
 		}
 		stored, err := giveCommand(ctx, tx, call, &order{kind: models.CommandDial, payload: struct{}{}})
 		if err != nil {

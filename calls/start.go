@@ -11,8 +11,13 @@ import (
 
 // StartCall dials a call that was created to wait. The money is reserved now. It returns the call with the state dialing.
 // inTx, when set, runs in the transaction that starts the call. Errors: models.ErrNotFound, ErrCallNotActive,
-// ErrCallNotQueued, *DestinationError, ErrNoActiveTrunk, ErrDestinationNotAllowed, ErrTrunksFull, models.ErrCustomerFull, models.ErrInsufficientBalance, ErrNoNode; on any of them the call waits on.
+// ErrCallNotQueued, *DestinationError, ErrNoActiveTrunk, ErrDestinationNotAllowed, ErrTrunksFull, models.ErrLimit, models.ErrInsufficientBalance, ErrNoNode; on any of them the call waits on.
 func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
+	call, err := m.startCall(ctx, customerID, callID, inTx)
+	return call, m.refused(err)
+}
+
+func (m *Manager) startCall(ctx context.Context, customerID, callID string, inTx func(tx *models.Store, call *models.Call) error) (*models.Call, error) {
 	if err := m.Accepting(); err != nil {
 		return nil, err
 	}
@@ -29,7 +34,7 @@ func (m *Manager) StartCall(ctx context.Context, customerID, callID string, inTx
 		return nil, fmt.Errorf("find application: %w", err)
 	}
 	stored, err := m.onNode(ctx, waiting, app, func(s *session, over *way) (*models.Call, error) {
-		return m.start(ctx, waiting, &over.trunk, withTrunk(ctx, &over.trunk, withDial(ctx, s, inTx)))
+		return m.start(ctx, waiting, &over.trunk, withLimits(ctx, app, &over.trunk, withDial(ctx, s, inTx)))
 	})
 	if errors.Is(err, errKnownCall) {
 		return nil, ErrCallNotQueued
@@ -73,6 +78,7 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, trunk *models.
 		if err := startable(call); err != nil {
 			return err
 		}
+		call.MaxSeconds = placed.MaxSeconds
 		held, err := reserve(ctx, tx, priced(call, trunk), call.MaxSeconds)
 		if err != nil {
 			return fmt.Errorf("reserve: %w", err)
@@ -96,7 +102,7 @@ func (m *Manager) start(ctx context.Context, placed *models.Call, trunk *models.
 		return inTx(tx, call)
 	})
 	if err != nil {
-		return nil, m.refused(err)
+		return nil, err
 	}
 	return stored, nil
 }

@@ -27,8 +27,8 @@ type trigger string
 
 const (
 	onCreate   trigger = "created by POST /v1/calls"
-	onEnqueue  trigger = "created with start: false"
-	onDispatch trigger = "POST /v1/calls/:id/start"
+	onEnqueue  trigger = "created with start: false, or queue: true without room"
+	onDispatch trigger = "POST /v1/calls/:id/start, or room for one that was queued"
 	onArrive   trigger = "inbound CHANNEL_PARK"
 	onProgress trigger = "CHANNEL_PROGRESS, CHANNEL_PROGRESS_MEDIA"
 	onAnswer   trigger = "CHANNEL_ANSWER"

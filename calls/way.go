@@ -25,6 +25,7 @@ type way struct {
 	trunk    models.Trunk
 	number   string
 	callerID string // empty shows what the switch shows
+	longest  int    // Call.MaxSeconds of a call that goes this way
 }
 
 // waysTo are the trunks that take a call to a number, in the order in which they are tried: the lowest priority first, those of one priority by
@@ -50,7 +51,7 @@ func waysTo(trunks []models.Trunk, number, caller, seed string, owns func(number
 		if err != nil {
 			return nil, err
 		}
-		ways = append(ways, way{*trunk, trunk.Routing.Dialled(number), shown})
+		ways = append(ways, way{trunk: *trunk, number: trunk.Routing.Dialled(number), callerID: shown})
 	}
 	switch {
 	case !allowed:
@@ -125,17 +126,20 @@ func (m *Manager) owner(ctx context.Context, customerID string) func(number stri
 }
 
 // waysOut are the ways that an outbound call may be dialled by, the first one first.
-func (m *Manager) waysOut(ctx context.Context, call *models.Call) ([]way, error) {
+func (m *Manager) waysOut(ctx context.Context, call *models.Call, app *models.Application) ([]way, error) {
 	page, err := m.trunks.read(ctx, call.CustomerID)
 	if err != nil {
 		return nil, fmt.Errorf("find trunk: %w", err)
 	}
-	if err := m.mayCall(call.CustomerID, &page.limits, call.To, ""); err != nil {
+	if err := m.mayCall(app, &page.limits, call.To, ""); err != nil {
 		return nil, err
 	}
 	ways, err := waysTo(page.trunks, call.To, call.From, call.ID, m.owner(ctx, call.CustomerID))
 	if errors.Is(err, errForeignCallerID) {
 		return nil, &RequestError{Field: "from", Message: "must be one of your active DIDs: no trunk that may call the number shows another"}
+	}
+	for i := range ways {
+		ways[i].longest = longest(page.limits.MaxCallSeconds, app.Limits.MaxCallSeconds, ways[i].trunk.Limits.MaxCallSeconds)
 	}
 	return ways, err
 }
@@ -150,5 +154,5 @@ func (m *Manager) wayOver(ctx context.Context, call *models.Call) (way, error) {
 	if err != nil {
 		return way{}, err
 	}
-	return way{*trunk, trunk.Routing.Dialled(call.To), shown}, nil
+	return way{trunk: *trunk, number: trunk.Routing.Dialled(call.To), callerID: shown}, nil
 }

@@ -29,10 +29,10 @@ func TestWays(t *testing.T) {
 		err          error
 	}{
 		"none":         {nil, "+4930123", own, nil, ErrNoActiveTrunk},
-		"as it is":     {[]models.Trunk{plain}, "+4930123", other, []way{{plain, "+4930123", other}}, nil},
-		"no caller":    {[]models.Trunk{plain}, "+4930123", "", []way{{plain, "+4930123", ""}}, nil},
+		"as it is":     {[]models.Trunk{plain}, "+4930123", other, []way{{trunk: plain, number: "+4930123", callerID: other}}, nil},
+		"no caller":    {[]models.Trunk{plain}, "+4930123", "", []way{{trunk: plain, number: "+4930123", callerID: ""}}, nil},
 		"not allowed":  {[]models.Trunk{routed("a", models.TrunkRouting{AllowedPrefixes: []string{"+1", "+44"}})}, "+4930123", own, nil, ErrDestinationNotAllowed},
-		"another is":   {[]models.Trunk{routed("a", models.TrunkRouting{AllowedPrefixes: []string{"+1"}}), plain}, "+4930123", own, []way{{plain, "+4930123", own}}, nil},
+		"another is":   {[]models.Trunk{routed("a", models.TrunkRouting{AllowedPrefixes: []string{"+1"}}), plain}, "+4930123", own, []way{{trunk: plain, number: "+4930123", callerID: own}}, nil},
 		"not its own":  {[]models.Trunk{routed("a", models.TrunkRouting{CallerIDPolicy: models.CallerIDOwn})}, "+4930123", other, nil, errForeignCallerID},
 		"nobody's own": {[]models.Trunk{routed("a", models.TrunkRouting{CallerIDPolicy: models.CallerIDOwn})}, "+4930123", "", nil, errForeignCallerID},
 	} {
