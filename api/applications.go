@@ -20,6 +20,7 @@ type applicationCreate struct {
 	NoticeURL     *string `json:"balance_notice_url" max:"2048" format:"uri" doc:"A sound (WAV) that both sides hear some 20 s before a call ends because the balance does not pay for it any longer."`
 	WebhookSecret *string `json:"webhook_secret" min:"1" max:"255" doc:"Signs the events; never returned. Without it one is made, and rotate-secret hands out a new one."`
 	applicationLists
+	applicationLimits
 }
 
 // applicationLists are the fields of an application that hold lists.
@@ -36,6 +37,7 @@ type applicationUpdate struct {
 	FallbackURL *string `json:"fallback_url" max:"2048" format:"uri" nullable:"true" doc:"null removes it."`
 	NoticeURL   *string `json:"balance_notice_url" max:"2048" format:"uri" nullable:"true" doc:"null removes it."`
 	applicationLists
+	applicationLimits
 }
 
 // applicationObject is the contract's Application (section 2.3). It has no webhook_secret: that is never returned.
@@ -52,6 +54,7 @@ type applicationObject struct {
 	Events          *[]string       `json:"events" doc:"null is the default set."`
 	CreatedAt       string          `json:"created_at" format:"date-time"`
 	UpdatedAt       string          `json:"updated_at" format:"date-time"`
+	applicationBounds
 }
 
 // applicationCreated is the answer to the creation alone: it holds the key, once.
@@ -73,7 +76,7 @@ func toApplication(a *models.Application) applicationObject {
 	return applicationObject{
 		ID: a.ID, CustomerID: a.CustomerID, Name: a.Name, AnswerURL: a.AnswerURL, WebhookURL: a.WebhookURL,
 		FallbackURL: orNil(a.FallbackURL), NoticeURL: orNil(a.BalanceNoticeURL), FallbackActions: orNull(a.FallbackActions), WaitActions: orNull(a.WaitActions), Events: eventKinds(a),
-		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt),
+		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), applicationBounds: toApplicationBounds(&a.Limits),
 	}
 }
 
@@ -135,6 +138,7 @@ func (s *Server) createApplication(r *request) (any, error) {
 	app.FallbackURL = c.webURL("fallback_url", in.FallbackURL)
 	app.BalanceNoticeURL = c.webURL("balance_notice_url", in.NoticeURL)
 	app.WebhookSecret = models.Secret(c.webhookSecret(in.WebhookSecret))
+	c.applicationLimits(&in.applicationLimits, r.given, &app.Limits)
 	if err := c.failed(); err != nil {
 		return nil, err
 	}
@@ -215,6 +219,11 @@ func (s *Server) updateApplication(r *request) (any, error) {
 		change(r, "fallback_url", &app.FallbackURL, fallbackURL)
 		change(r, "balance_notice_url", &app.BalanceNoticeURL, noticeURL)
 		if err := in.apply(r, app); err != nil {
+			return err
+		}
+		c := &checks{}
+		c.applicationLimits(&in.applicationLimits, r.given, &app.Limits)
+		if err := c.failed(); err != nil {
 			return err
 		}
 		if err := tx.UpdateApplication(r.ctx, app); err != nil {

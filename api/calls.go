@@ -22,6 +22,8 @@ type callCreate struct {
 	Record        *bool             `json:"record" doc:"Record the whole call. Default false."`
 	Metadata      map[string]string `json:"metadata" doc:"Your own strings, returned with the call: at most 50, names of at most 64 characters, values of at most 1024 bytes."`
 	Start         *bool             `json:"start" doc:"false stores the call with status queued, until POST /v1/calls/:id/start. Default true."`
+	Queue         *bool             `json:"queue" doc:"true stores the call with status queued where max_calls or max_calls_per_second refuse it now, and dials it by itself when there is room, behind those of the account that wait already. Default false."`
+	QueueTimeout  *int              `json:"queue_timeout" minimum:"1" maximum:"86400" doc:"With queue: seconds after which a call that still waits is canceled. Default 3600."`
 	Detection     json.RawMessage   `json:"machine_detection" raw:"any" nullable:"true" doc:"Judges whether a human or a machine answers: true for the defaults, or an object with mode, async, timeout and on_machine."`
 	Timeout       *int              `json:"timeout" minimum:"5" maximum:"600" doc:"Seconds the call may ring. Default 60."`
 	DryRun        *bool             `json:"dry_run" doc:"true makes no call: the answer (200) says by what way it would be dialled, at what price, what would be held, and how long the balance would last."`
@@ -54,6 +56,8 @@ type callObject struct {
 	PricePerMinuteMicro int64             `json:"price_per_minute_micros" doc:"The price when the call was created, in millionths of the currency's unit."`
 	BilledSeconds       int               `json:"billed_seconds"`
 	CostMicros          int64             `json:"cost_micros" doc:"What the call cost, in millionths of the currency's unit; final once the call has ended."`
+	MaxCallSeconds      *int              `json:"max_call_seconds" doc:"How long the call may last from its answer, by the limits of account, application and trunk; null: as the configuration says."`
+	QueueUntil          *string           `json:"queue_until" format:"date-time" doc:"Until when a call with status queued waits for room under the limits; null for one that waits to be started, and for any other."`
 	CreatedAt           string            `json:"created_at" format:"date-time"`
 	UpdatedAt           string            `json:"updated_at" format:"date-time"`
 	RingingAt           *string           `json:"ringing_at" format:"date-time"`
@@ -62,6 +66,10 @@ type callObject struct {
 }
 
 func toCall(call *models.Call) callObject {
+	var queueUntil *string
+	if call.Status == models.CallQueued {
+		queueUntil = stampOrNil(call.QueueUntil)
+	}
 	return callObject{
 		ID: call.ID, CustomerID: call.CustomerID, ApplicationID: call.ApplicationID, TrunkID: call.TrunkID, DIDID: call.DIDID,
 		Direction: call.Direction, Status: call.Status, From: call.From, To: call.To, Record: call.Record,
@@ -70,6 +78,7 @@ func toCall(call *models.Call) callObject {
 		Reason: orNil(call.Reason), HangupSource: orNil(call.HangupSource), Cause: orNil(call.Cause),
 		Q850: orNilNumber(call.Q850), SIPCode: orNilNumber(call.SIPCode),
 		PricePerMinuteMicro: call.PricePerMinuteMicros, BilledSeconds: call.BilledSeconds, CostMicros: call.CostMicros,
+		MaxCallSeconds: bound(call.MaxSeconds), QueueUntil: queueUntil,
 		CreatedAt: stamp(call.CreatedAt), UpdatedAt: stamp(call.UpdatedAt),
 		RingingAt: stampOrNil(call.RingingAt), AnsweredAt: stampOrNil(call.AnsweredAt), EndedAt: stampOrNil(call.EndedAt),
 	}
@@ -103,6 +112,7 @@ func (s *Server) createCall(r *request) (any, error) {
 		Metadata:   c.metadata("metadata", in.Metadata),
 		Timeout:    c.between("timeout", in.Timeout, minTimeout, maxTimeout),
 		Queued:     in.Start != nil && !*in.Start,
+		Overflow:   in.Queue != nil && *in.Queue, QueueTimeout: c.queueTimeout(in.QueueTimeout),
 	}
 	if err := c.failed(); err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"tandem/models"
 	"tandem/numbering"
@@ -23,7 +25,9 @@ type limitsUpdate struct {
 	MaxCallsPerSecond   *int     `json:"max_calls_per_second" nullable:"true" minimum:"1" maximum:"10000" doc:"How many outbound calls and dialled parties may begin in any one second. null: any number."`
 	AllowedDestinations []string `json:"allowed_destinations" nullable:"true" doc:"Where calls may go: prefixes (+44), countries (US), sip:HOST, sip:* and *. null: everywhere; []: nowhere."`
 	DeniedDestinations  []string `json:"denied_destinations" nullable:"true" doc:"Where they may not go all the same, in the same words. The longest entry of both lists counts, of two as long this one."`
+	AllowedTypes        []string `json:"allowed_destination_types" nullable:"true" doc:"Which numbers may be called of those that cost more: premium, satellite and shared_cost. A number of another of these types is refused, whatever else is allowed. null and []: none."`
 	RequestsPerMinute   *int     `json:"requests_per_minute" nullable:"true" minimum:"10" maximum:"1000000" doc:"How many requests each API key may make. null: as the configuration says."`
+	dailyLimits
 }
 
 // limitsObject are the limits of a customer as operators, and the customer, see them.
@@ -32,23 +36,20 @@ type limitsObject struct {
 	MaxCallsPerSecond   *int      `json:"max_calls_per_second" doc:"How many outbound calls and dialled parties may begin in any one second; null: any number."`
 	AllowedDestinations *[]string `json:"allowed_destinations" doc:"Where calls may go; null: everywhere."`
 	DeniedDestinations  []string  `json:"denied_destinations" doc:"Where they may not go all the same."`
+	AllowedTypes        []string  `json:"allowed_destination_types" doc:"Which numbers may be called of those that cost more: premium, satellite, shared_cost."`
 	RequestsPerMinute   *int      `json:"requests_per_minute" doc:"How many requests each API key may make; null: as the configuration says."`
+	dailyBounds
 }
 
 func toLimits(l *models.CustomerLimits) limitsObject {
-	bound := func(n int) *int {
-		if n == 0 {
-			return nil
-		}
-		return &n
-	}
 	var allowed *[]string
 	if l.AllowedDestinations != nil {
 		allowed = &l.AllowedDestinations
 	}
 	return limitsObject{
 		MaxCalls: bound(l.MaxCalls), MaxCallsPerSecond: bound(l.MaxCallsPerSecond), AllowedDestinations: allowed,
-		DeniedDestinations: append([]string{}, l.DeniedDestinations...), RequestsPerMinute: bound(l.RequestsPerMinute),
+		DeniedDestinations: append([]string{}, l.DeniedDestinations...), AllowedTypes: append([]string{}, l.AllowedDestinationTypes...),
+		RequestsPerMinute: bound(l.RequestsPerMinute), dailyBounds: toDaily(&l.DailyLimits),
 	}
 }
 
@@ -66,6 +67,10 @@ func (c *checks) customerLimits(in *limitsUpdate, given fieldSet, to *models.Cus
 	if given.has("denied_destinations") {
 		to.DeniedDestinations = c.destinations("denied_destinations", in.DeniedDestinations, given["denied_destinations"])
 	}
+	if given.has("allowed_destination_types") {
+		to.AllowedDestinationTypes = c.destinationTypes(in.AllowedTypes)
+	}
+	c.daily(&in.dailyLimits, given, &to.DailyLimits)
 	if given.has("requests_per_minute") {
 		to.RequestsPerMinute = c.between("requests_per_minute", in.RequestsPerMinute, minRequestsPerMinute, maxRequestsPerMinute)
 	}
@@ -90,6 +95,18 @@ func (c *checks) destinations(field string, list []string, valued bool) []string
 		}
 	}
 	return normal
+}
+
+// destinationTypes accepts types of numbers, each once.
+func (c *checks) destinationTypes(list []string) []string {
+	for i, kind := range list {
+		if !slices.Contains(numbering.Types, kind) || slices.Contains(list[:i], kind) {
+			place := fmt.Sprintf("allowed_destination_types[%d]", i)
+			c.refuse(place, "%s must be one of %s, each once", place, strings.Join(numbering.Types, ", "))
+			return nil
+		}
+	}
+	return list
 }
 
 func (s *Server) operatorLimitRoutes() []route {
@@ -144,7 +161,7 @@ func mayCall(ctx context.Context, store *models.Store, customerID, field, number
 	if err != nil {
 		return fmt.Errorf("read the limits: %w", err)
 	}
-	policy := numbering.Policy{Allow: limits.AllowedDestinations, Deny: limits.DeniedDestinations}
+	policy := numbering.Policy{Allow: limits.AllowedDestinations, Deny: limits.DeniedDestinations, Types: limits.AllowedDestinationTypes}
 	verdict := policy.Number(number)
 	if number == "" {
 		verdict = policy.SIP(uri)

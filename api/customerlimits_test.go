@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,11 +21,16 @@ func TestCustomerLimits(t *testing.T) {
 		b := newBench(t, store, Config{NewCustomer: models.CustomerLimits{MaxCalls: 20, MaxCallsPerSecond: 5, AllowedDestinations: []string{}}})
 		o := operatorBench(b, models.RoleAdmin)
 		path := "/operator/v1/customers/" + b.customer.ID + "/limits"
-		none := object{"max_calls": nil, "max_calls_per_second": nil, "allowed_destinations": nil, "denied_destinations": []any{}, "requests_per_minute": nil}
+		none := object{
+			"max_calls": nil, "max_calls_per_second": nil, "max_calls_per_day": nil, "max_spend_per_day_micros": nil, "max_call_seconds": nil, "requests_per_minute": nil,
+			"allowed_destinations": nil, "denied_destinations": []any{}, "allowed_destination_types": []any{},
+		}
 		require.Equal(t, none, o.get(path).is(200).json(), "who was there before has none")
 
-		set := o.patch(path, object{"max_calls": 7, "allowed_destinations": []string{"us", "+44", "SIP:PBX.example.com"}, "denied_destinations": []string{"+1900"}}).is(200).json()
+		set := o.patch(path, object{"max_calls": 7, "allowed_destinations": []string{"us", "+44", "SIP:PBX.example.com"}, "denied_destinations": []string{"+1900"},
+			"max_calls_per_day": 1000, "max_spend_per_day_micros": 5_000_000_000, "max_call_seconds": 600, "allowed_destination_types": []string{"premium", "shared_cost"}}).is(200).json()
 		want := map[string]any{
+			"max_calls_per_day": 1000.0, "max_spend_per_day_micros": 5e9, "max_call_seconds": 600.0, "allowed_destination_types": []any{"premium", "shared_cost"},
 			"max_calls": 7.0, "max_calls_per_second": nil, "allowed_destinations": []any{"US", "+44", "sip:pbx.example.com"}, "denied_destinations": []any{"+1900"},
 			"requests_per_minute": nil,
 		}
@@ -43,7 +49,8 @@ func TestCustomerLimits(t *testing.T) {
 
 		for field, value := range map[string]any{
 			"max_calls": 0, "max_calls_per_second": 10_001, "requests_per_minute": 9, "allowed_destinations[1]": []string{"US", "USA"}, "denied_destinations[0]": []string{"809"},
-			"denied_destinations": strings.Split(strings.Repeat("+44,", 501), ",")[:501],
+			"max_calls_per_day": 0, "max_spend_per_day_micros": -1, "max_call_seconds": 86_401, "allowed_destination_types[0]": []string{"mobile"},
+			"allowed_destination_types[1]": []string{"premium", "premium"}, "denied_destinations": strings.Split(strings.Repeat("+44,", 501), ",")[:501],
 		} {
 			name, _, _ := strings.Cut(field, "[")
 			o.patch(path, object{name: value}).refused(codeInvalidRequest, field)
@@ -90,10 +97,29 @@ func TestLimitErrors(t *testing.T) {
 	denied := asError(fmt.Errorf("place: %w", &calls.DestinationError{Why: "denied by +1900"}))
 	require.Equal(t, []any{codeDestination, "to", http.StatusForbidden, 0}, []any{denied.Code, denied.Field, denied.Status(), denied.RetryAfter})
 	require.Contains(t, denied.Message, "denied by +1900")
-	full := asError(fmt.Errorf("place: %w", &models.CustomerFullError{CustomerID: "cust_1", Limit: "max_calls"}))
-	require.Equal(t, []any{codeCustomerLimit, http.StatusTooManyRequests, 1}, []any{full.Code, full.Status(), full.RetryAfter})
-	require.Contains(t, full.Message, "max_calls")
-	require.NotContains(t, full.Message, "cust_1")
+	require.Contains(t, asError(&calls.DestinationError{Subject: models.SubjectApplication, Why: "denied by +1900"}).Message, "the application")
+	for _, c := range []struct {
+		subject, limit string
+		lasts          time.Duration
+		code           string
+		status, retry  int
+		says           string
+	}{
+		{models.SubjectCustomer, models.LimitCalls, 0, codeConcurrency, http.StatusTooManyRequests, 1, "your account"},
+		{models.SubjectApplication, models.LimitCalls, 0, codeConcurrency, http.StatusTooManyRequests, 1, "the application"},
+		{models.SubjectTrunk, models.LimitCalls, 0, codeConcurrency, http.StatusTooManyRequests, 1, "the trunk obj_1"},
+		{models.SubjectCustomer, models.LimitRate, time.Second, codeRateLimited, http.StatusTooManyRequests, 1, "your account"},
+		{models.SubjectApplication, models.LimitCallsPerDay, 89*time.Second + 1, codeDailyLimit, http.StatusTooManyRequests, 90, "midnight UTC"},
+		{models.SubjectTrunk, models.LimitSpendPerDay, 0, codeSpendLimit, http.StatusForbidden, 0, "the trunk obj_1"},
+	} {
+		full := asError(fmt.Errorf("%w: %w", calls.ErrTrunksFull, &models.LimitError{Subject: c.subject, ID: "obj_1", Limit: c.limit, RetryAfter: c.lasts}))
+		require.Equal(t, []any{c.code, c.limit, c.status, c.retry}, []any{full.Code, full.Field, full.Status(), full.RetryAfter})
+		require.Contains(t, full.Message, c.says)
+		require.Contains(t, full.Message, c.limit)
+		if c.subject == models.SubjectCustomer {
+			require.NotContains(t, full.Message, "obj_1")
+		}
+	}
 }
 
 // TestRefusedDestinationsAreTold: the story of a call says which party was not called, and why.

@@ -134,6 +134,12 @@ func setField(field reflect.Value, name string, raw json.RawMessage) error {
 		}
 		number := int(value)
 		*target = &number
+	case **int64:
+		value, err := strconv.ParseInt(string(raw), 10, 64)
+		if err != nil {
+			return invalid(name, "%s must be an integer", name)
+		}
+		*target = &value
 	case *map[string]string:
 		values := map[string]string{}
 		err := eachMember(raw, func(key string, raw json.RawMessage) error {

@@ -35,8 +35,9 @@ const (
 	codeKeyNotActive        = "key_not_active"
 	codeNoActiveTrunk       = "no_active_trunk"
 	codeDestination         = "destination_not_allowed"
-	codeTrunkLimit          = "trunk_limit"
-	codeCustomerLimit       = "customer_limit"
+	codeConcurrency         = "concurrency_limit_exceeded"
+	codeDailyLimit          = "daily_limit_exceeded"
+	codeSpendLimit          = "spend_limit_exceeded"
 	codeCallNotActive       = "call_not_active"
 	codeCallActive          = "call_active"
 	codeCallNotQueued       = "call_not_queued"
@@ -78,8 +79,9 @@ var errorStatus = map[string]int{
 	codeKeyNotActive:        http.StatusConflict,
 	codeNoActiveTrunk:       http.StatusConflict,
 	codeDestination:         http.StatusForbidden,
-	codeTrunkLimit:          http.StatusTooManyRequests,
-	codeCustomerLimit:       http.StatusTooManyRequests,
+	codeConcurrency:         http.StatusTooManyRequests,
+	codeDailyLimit:          http.StatusTooManyRequests,
+	codeSpendLimit:          http.StatusForbidden,
 	codeCallNotActive:       http.StatusConflict,
 	codeCallActive:          http.StatusConflict,
 	codeCallNotQueued:       http.StatusConflict,
@@ -198,7 +200,6 @@ var domainErrors = []struct {
 	{models.ErrClosed, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrNoActiveTrunk, Error{Code: codeNoActiveTrunk, Message: "no active outbound trunk is available for the call"}},
 	{calls.ErrDestinationNotAllowed, Error{Code: codeDestination, Field: "to", Message: "none of your active outbound trunks may call this number: see allowed_prefixes"}},
-	{calls.ErrTrunksFull, Error{Code: codeTrunkLimit, Message: "every active outbound trunk that may call this number has all the calls that it may have; try again", RetryAfter: retryDefault}},
 	{calls.ErrNoNode, Error{Code: codeNoNodeAvailable, Message: "no media node is available for the call; try again"}},
 	{calls.ErrStopping, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrCallActive, Error{Code: codeCallActive, Message: "the call has not ended yet"}},
@@ -228,14 +229,16 @@ func asError(err error) *Error {
 	}
 	if denied := (*calls.DestinationError)(nil); errors.As(err, &denied) {
 		reply := notAllowed("to", denied.Why)
+		if denied.Subject == models.SubjectApplication {
+			reply.Message = "the application may not call there (" + denied.Why + "): see its allowed_destinations and denied_destinations"
+		}
 		reply.cause = err
 		return reply
 	}
-	if full := (*models.CustomerFullError)(nil); errors.As(err, &full) {
-		return &Error{
-			Code: codeCustomerLimit, Message: "your account has all the calls that it may have (" + full.Limit + "): see limits in GET /v1/me; try again",
-			RetryAfter: retryDefault, cause: err,
-		}
+	if full := (*models.LimitError)(nil); errors.As(err, &full) {
+		reply := limitReached(full)
+		reply.cause = err
+		return reply
 	}
 	for _, known := range domainErrors {
 		if errors.Is(err, known.err) {

@@ -321,7 +321,7 @@ func TestCreateRefusesQueueFields(t *testing.T) {
 }
 
 // The least of the limits on the length of a call is its own, however it begins.
-func TestLongestCall(t *testing.T) {
+func TestLongestCallOfLimits(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		s := newScene(t, store)
@@ -348,4 +348,3 @@ func TestLongestCall(t *testing.T) {
 		}
 	})
 }
-

@@ -115,7 +115,7 @@ var actionKinds = []Kind{
 	{
 		Name: KindError, When: "A URL gave no actions, or an action could not be done. The call goes on as `next` says, or with the next action.",
 		Fields: []Field{
-			{Name: "code", Type: TypeString, Doc: "What kind of failure: `answer_url_failed`, `invalid_actions`, `action_failed`, `not_supported_by_node`, `destination_not_allowed`, `customer_limit`, …"},
+			{Name: "code", Type: TypeString, Doc: "What kind of failure: `answer_url_failed`, `invalid_actions`, `action_failed`, `not_supported_by_node`, `destination_not_allowed`, `customer_limit`, `application_limit`, `spend_limit`, …"},
 			{Name: "message", Type: TypeString, Doc: "What went wrong, for a person to read."},
 			{Name: "url", Type: TypeString, Present: "a URL failed", Doc: "The URL."},
 			{Name: "status", Type: TypeInteger, Present: "it answered", Doc: "The HTTP status."},

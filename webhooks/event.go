@@ -46,18 +46,25 @@ type Call struct {
 	Q850    *int    `json:"q850"`
 	SIPCode *int    `json:"sip_code"`
 	// PricePerMinuteMicros and CostMicros are millionths of the account's currency unit.
-	PricePerMinuteMicros int64   `json:"price_per_minute_micros"`
-	BilledSeconds        int     `json:"billed_seconds"`
-	CostMicros           int64   `json:"cost_micros"`
-	CreatedAt            string  `json:"created_at"`
-	UpdatedAt            string  `json:"updated_at"`
-	RingingAt            *string `json:"ringing_at"`
-	AnsweredAt           *string `json:"answered_at"`
-	EndedAt              *string `json:"ended_at"`
+	PricePerMinuteMicros int64 `json:"price_per_minute_micros"`
+	BilledSeconds        int   `json:"billed_seconds"`
+	CostMicros           int64 `json:"cost_micros"`
+	// MaxCallSeconds is how long the call may last by the limits, nil where they do not say; QueueUntil until when it waits for room under them.
+	MaxCallSeconds *int    `json:"max_call_seconds"`
+	QueueUntil     *string `json:"queue_until"`
+	CreatedAt      string  `json:"created_at"`
+	UpdatedAt      string  `json:"updated_at"`
+	RingingAt      *string `json:"ringing_at"`
+	AnsweredAt     *string `json:"answered_at"`
+	EndedAt        *string `json:"ended_at"`
 }
 
 // CallObject returns the call as customers see it.
 func CallObject(call *models.Call) Call {
+	var queueUntil *string
+	if call.Status == models.CallQueued {
+		queueUntil = moment(call.QueueUntil)
+	}
 	return Call{
 		ID: call.ID, CustomerID: call.CustomerID, ApplicationID: call.ApplicationID, TrunkID: call.TrunkID, DIDID: call.DIDID,
 		Direction: call.Direction, Status: call.Status, From: call.From, To: call.To, Record: call.Record,
@@ -66,6 +73,7 @@ func CallObject(call *models.Call) Call {
 		Reason: known(call.Reason), HangupSource: known(call.HangupSource),
 		Cause: known(call.Cause), Q850: known(call.Q850), SIPCode: known(call.SIPCode),
 		PricePerMinuteMicros: call.PricePerMinuteMicros, BilledSeconds: call.BilledSeconds, CostMicros: call.CostMicros,
+		MaxCallSeconds: known(call.MaxSeconds), QueueUntil: queueUntil,
 		CreatedAt: call.CreatedAt.UTC().Format(objectTime), UpdatedAt: call.UpdatedAt.UTC().Format(objectTime),
 		RingingAt: moment(call.RingingAt), AnsweredAt: moment(call.AnsweredAt), EndedAt: moment(call.EndedAt),
 	}
