@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"tandem/models"
+	"tandem/numbering"
 	"tandem/webhooks"
 )
 
@@ -79,7 +80,8 @@ func (s *seed) planted(ctx context.Context, store *models.Store) (bool, error) {
 // plant makes the customer, application, trunk, DID and API key of a first start in one transaction, and returns the
 // key. baseURL is where the example's answer_url and webhook receiver are served.
 func (s *seed) plant(ctx context.Context, store *models.Store, baseURL, presetKey, currency string) (string, error) {
-	customer := &models.Customer{ID: s.CustomerID, Name: "Dev customer", Currency: currency, BalanceMicros: 100_000_000}
+	customer := &models.Customer{ID: s.CustomerID, Name: "Dev customer", Currency: currency, BalanceMicros: 100_000_000,
+		Limits: models.CustomerLimits{AllowedDestinationTypes: numbering.Types}}
 	application := &models.Application{
 		ID: s.ApplicationID, CustomerID: s.CustomerID, Name: "Example", AnswerURL: baseURL + "/dev/answer",
 		WebhookURL: baseURL + "/dev/webhooks", WebhookSecret: models.Secret(webhooks.NewSecret()),

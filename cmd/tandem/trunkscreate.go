@@ -56,6 +56,8 @@ func (f *trunkFlags) register(set *pflag.FlagSet) {
 	for _, number := range [][2]string{
 		{"port", "port of the proxy, where it names none"}, {"priority", "0 to 100: the lowest is tried first (default 10)"}, {"weight", "1 to 100: the share among trunks of one priority (default 1)"},
 		{"max-calls", "calls at a time (default: any number)"}, {"max-calls-per-second", "calls that begin in a second (default: any number)"},
+		{"max-calls-per-day", "calls that begin on a day in UTC (default: any number)"}, {"max-spend-per-day-micros", "what the calls of a day may cost, in millionths of the currency (default: any amount)"},
+		{"max-call-seconds", "seconds that a call may last (default: as the server is configured)"},
 	} {
 		f.numbers[number[0]] = set.Int(number[0], 0, number[1])
 	}
