@@ -86,8 +86,12 @@ func (o *overflow) look(ctx context.Context) error {
 		if err := o.expire(ctx); err != nil {
 			return err
 		}
-		if o.m.Accepting() != nil || !o.round(ctx, heads, full) || ctx.Err() != nil {
-			return nil
+		if why := o.m.Accepting(); why != nil {
+			o.m.log.Debug("calls that wait for room are not dialled now", "reason", why)
+			return ctx.Err()
+		}
+		if !o.round(ctx, heads, full) {
+			return ctx.Err()
 		}
 		if time.Now().After(until) {
 			o.wake()

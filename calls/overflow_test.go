@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -313,7 +312,7 @@ func TestCreateRefusesQueueFields(t *testing.T) {
 		edit(&req)
 		_, err := s.manager.Create(t.Context(), req)
 		var refused *RequestError
-		require.True(t, errors.As(err, &refused))
+		require.ErrorAs(t, err, &refused)
 		require.Equal(t, field, refused.Field)
 	}
 	_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002", Overflow: true, QueueTimeout: 86_401})
