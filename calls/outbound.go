@@ -254,13 +254,14 @@ func priced(call *models.Call, trunk *models.Trunk) billing.Leg {
 	return leg
 }
 
-// reserving runs a transaction that reserves some of a balance, and once more for the least where others have taken of it meanwhile.
+// reserving runs a transaction that reserves some of a balance, and once more for the least where others have taken of it meanwhile, or where the day may not
+// cost as much.
 func (m *Manager) reserving(ctx context.Context, fn func(tx *models.Store, reserve reserve) error) error {
 	try := func(reserve reserve) error {
 		return m.cfg.Store.InTx(ctx, func(tx *models.Store) error { return fn(tx, reserve) })
 	}
 	err := try(m.cfg.Rater.Reserve)
-	if errors.Is(err, models.ErrBalanceTaken) {
+	if errors.Is(err, models.ErrBalanceTaken) || errors.Is(err, models.ErrSpendLimit) {
 		err = try(m.cfg.Rater.ReserveLeast)
 	}
 	return err

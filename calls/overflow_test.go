@@ -95,7 +95,7 @@ func TestOverflowOfEachLimit(t *testing.T) {
 		"customer day and calls": {
 			customer: models.CustomerLimits{MaxCalls: 1, DailyLimits: daily},
 		},
-		"application spend": {app: models.ApplicationLimits{DailyLimits: models.DailyLimits{MaxSpendPerDayMicros: 5_000_000}}},
+		"application spend": {app: models.ApplicationLimits{DailyLimits: models.DailyLimits{MaxSpendPerDayMicros: 150_000}}}, // for the least of one call
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
