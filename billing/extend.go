@@ -27,8 +27,8 @@ func (r *Rater) Covers(call *models.Call, account *Account, now, limit time.Time
 // Extend holds more for a call that goes on, so that its account is covered for longer: by a hundredth of the free balance, at least by the least grant
 // from now, at most by MaxGrantSeconds, in whole increments, and never beyond limit. Where the free balance does not pay for the least, all that it pays for is held, and
 // Last is set. models.ErrInsufficientBalance where it pays for nothing beyond what is held. It belongs in the transaction that stores the
-// new grant, and sets the call's HoldMicros; the transaction fails with models.ErrBalanceTaken where others were faster, and is to be tried
-// again with greedy false, which takes no more than the least. Afterwards the switch is given the new cap, and only then the old one is deleted.
+// new grant, and sets the call's HoldMicros; the transaction fails with models.ErrBalanceTaken where others were faster, with
+// models.ErrSpendLimit where that is more than may be spent on the day, and is to be tried again with greedy false, which takes no more than the least. Afterwards the switch is given the new cap, and only then the old one is deleted.
 func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call, account *Account, now, limit time.Time, greedy bool) (Extension, error) {
 	customer, err := tx.Customer(ctx, call.CustomerID)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call,
 	next.HoldMicros = account.Cost(next.Until)
 	// Of increments that are begun, all is paid for: a call that gets no more must not end within them.
 	next.Until = later(next.Until, account.Until(next.HoldMicros, now, limit))
-	if err := tx.Rehold(ctx, call.CustomerID, call.ID, held, next.HoldMicros); err != nil {
+	if err := rehold(ctx, tx, call, next.HoldMicros); err != nil {
 		return Extension{}, fmt.Errorf("extend call %q: %w", call.ID, err)
 	}
 	call.HoldMicros = next.HoldMicros
@@ -58,7 +58,8 @@ func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call,
 }
 
 // Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted, and what it has
-// spent. It belongs in the transaction that stores the rate. models.ErrInsufficientBalance where the balance does not pay for that.
+// spent. It belongs in the transaction that stores the rate, which fails with models.ErrSpendLimit where that is more than may be spent on the day.
+// models.ErrInsufficientBalance where the balance does not pay for it.
 func (r *Rater) Repromise(ctx context.Context, tx *models.Store, call *models.Call, rate models.Rate, spent int64) error {
 	account := Account{SpentMicros: spent, Legs: []Running{{Rate: rate}}}
 	hold := account.Cost(time.Time{}.Add(time.Duration(call.GrantedSeconds) * time.Second))
@@ -69,11 +70,19 @@ func (r *Rater) Repromise(ctx context.Context, tx *models.Store, call *models.Ca
 	if hold-call.HoldMicros > max(customer.FreeMicros(), 0) {
 		return fmt.Errorf("price call %q anew, which holds %d, for %d: %w", call.ID, call.HoldMicros, hold, models.ErrInsufficientBalance)
 	}
-	if err := tx.Rehold(ctx, call.CustomerID, call.ID, call.HoldMicros, hold); err != nil {
+	if err := rehold(ctx, tx, call, hold); err != nil {
 		return fmt.Errorf("price call %q anew: %w", call.ID, err)
 	}
 	call.Rate, call.PricePerMinuteMicros, call.HoldMicros = &rate, rate.PerMinuteMicros, hold
 	return nil
+}
+
+// rehold has a call hold another amount, within what may be spent on a day.
+func rehold(ctx context.Context, tx *models.Store, call *models.Call, hold int64) error {
+	if err := tx.TakeSpend(ctx, call.CustomerID, call.ApplicationID, call.TrunkID, hold-call.HoldMicros); err != nil {
+		return err
+	}
+	return tx.Rehold(ctx, call.CustomerID, call.ID, call.HoldMicros, hold)
 }
 
 // step is the least by which a call is extended: of the legs that cost something, that with the longest increment.

@@ -50,16 +50,16 @@ func (r *Rater) quote(ctx context.Context, store *models.Store, customer *models
 	if err != nil {
 		return models.Rate{}, err
 	}
-	now := store.Now()
-	for i := range decks {
-		rate, err := store.RateAt(ctx, decks[i].ID, leg.Direction, leg.Number, now)
-		switch {
-		case err == nil:
-			return rate.Rate(), nil
-		case !errors.Is(err, models.ErrNotFound):
-			return models.Rate{}, err
-		case decks[i].Unlisted == models.UnlistedRefuse:
-			return models.Rate{}, fmt.Errorf("deck %q, %s %s: %w", decks[i].ID, leg.Direction, models.MaskedNumber(leg.Number), ErrUnlisted)
+	answers, err := store.EffectiveRate(ctx, decks, leg.Direction, leg.Number, store.Now())
+	if err != nil {
+		return models.Rate{}, err
+	}
+	if len(answers) > 0 {
+		switch last := &answers[len(answers)-1]; {
+		case last.Rate != nil:
+			return last.Rate.Rate(), nil
+		case last.Refuses():
+			return models.Rate{}, fmt.Errorf("deck %q, %s %s: %w", last.Deck.ID, leg.Direction, models.MaskedNumber(leg.Number), ErrUnlisted)
 		}
 	}
 	return r.Flat(leg.Direction, leg.Number), nil

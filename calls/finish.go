@@ -156,6 +156,9 @@ func (s *session) finish() error {
 	}
 	s.dropCaps()
 	end := s.conclude()
+	if end.reason == ReasonTimeLimit && s.purse.limited {
+		end.reason = ReasonSpendLimit
+	}
 	now := s.m.cfg.Now()
 	tapes := s.closeTapes(now)
 	err := s.change("end", func(ctx context.Context, tx *models.Store, call *models.Call) error {

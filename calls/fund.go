@@ -30,10 +30,14 @@ func (d *dialing) fund(legs []*leg) ([]*leg, error) {
 	}
 	for len(priced) > 0 {
 		err := s.extend(priced...)
-		if errors.Is(err, models.ErrInsufficientBalance) {
+		if unpaid(err) {
+			reason, why := ReasonInsufficientBalance, "the balance does not pay for another party"
+			if errors.Is(err, models.ErrSpendLimit) {
+				reason, why = ReasonSpendLimit, err.Error()
+			}
 			last := priced[len(priced)-1]
 			priced = priced[:len(priced)-1]
-			if err := d.refuseTarget(d.verb(), last.party.index, ReasonInsufficientBalance, "the balance does not pay for another party"); err != nil {
+			if err := d.refuseTarget(d.verb(), last.party.index, reason, why); err != nil {
 				return nil, err
 			}
 			continue

@@ -39,6 +39,8 @@ type purse struct {
 	spent   int64
 	counted bool
 	timer   *time.Timer
+	// limited says that nothing more could be held for the limit on what is spent in a day, not for want of money.
+	limited bool
 	// noticed says that the parties have been told that the money runs out.
 	noticed bool
 }
@@ -216,14 +218,20 @@ func (s *session) due() error {
 		return nil
 	}
 	err := s.extend()
-	if errors.Is(err, models.ErrInsufficientBalance) {
+	s.purse.limited = errors.Is(err, models.ErrSpendLimit)
+	if unpaid(err) {
 		return s.runDry()
 	}
 	return err
 }
 
+// unpaid says whether nothing more can be held: there is not enough on the balance, or the limit on what is spent in a day is reached.
+func unpaid(err error) bool {
+	return errors.Is(err, models.ErrInsufficientBalance) || errors.Is(err, models.ErrSpendLimit)
+}
+
 // extend lets the call last longer, or as long with parties that are about to be called, and holds what that may cost where what is held does not pay
-// for it. models.ErrInsufficientBalance where the balance does not either.
+// for it. The error is unpaid where the balance, or what may be spent on a day, does not either.
 func (s *session) extend(more ...*leg) error {
 	now := s.m.cfg.Now()
 	account, err := s.account(now, more...)
@@ -252,7 +260,7 @@ func (s *session) extend(more ...*leg) error {
 		return nil // it will have lasted as long as it may
 	}
 	next, err := s.holdMore(account, now, limit, true, len(more) > 0)
-	if errors.Is(err, models.ErrBalanceTaken) {
+	if errors.Is(err, models.ErrBalanceTaken) || errors.Is(err, models.ErrSpendLimit) {
 		next, err = s.holdMore(account, now, limit, false, len(more) > 0)
 	}
 	if err != nil {

@@ -47,7 +47,7 @@ func TestKindsAreWhole(t *testing.T) {
 		require.Equal(t, kind, found)
 		checkDocumented(t, kind.Name, kind.Fields)
 	}
-	require.Len(t, constants, 29)
+	require.Len(t, constants, 28)
 	require.ElementsMatch(t, constants, names)
 	quiet := slices.DeleteFunc(slices.Clone(names), func(name string) bool { k, _ := Find(name); return k.Default() })
 	require.ElementsMatch(t, models.QuietKinds, quiet, "what is quiet is a kind")
