@@ -52,7 +52,7 @@ func (f *fakeSwitch) dials(parties map[string]dialedParty) {
 			}
 			switch {
 			case p.cause != "":
-				f.hangup(id, p.cause, "variable_sip_hangup_disposition", "recv_refuse", "variable_sip_invite_failure_status", p.sip)
+				f.hangup(id, p.cause, "variable_sip_hangup_disposition", "recv_refuse", "variable_sip_invite_failure_status", p.sip, "variable_billsec", "0")
 			case p.joined && !p.lives:
 				f.hangup(id, "NORMAL_CLEARING", "variable_sip_hangup_disposition", "recv_bye")
 			default:

@@ -186,7 +186,7 @@ func TestPartiesAreBilled(t *testing.T) {
 		}
 		require.Equal(t, map[string][]any{
 			"+15550100002": {models.ChargeCall, true, 7, int64(outboundPrice)}, "+15550000200": {models.LegDial, true, 7, int64(outboundPrice)},
-			"+15550000486": {models.LegDial, false, 7, int64(0)}, "sip:desk@127.0.0.1": {models.LegDial, false, 7, int64(0)},
+			"+15550000486": {models.LegDial, false, 0, int64(0)}, "sip:desk@127.0.0.1": {models.LegDial, false, 0, int64(0)},
 		}, got)
 		log := s.sw.log()
 		at := func(prefix string) int {
