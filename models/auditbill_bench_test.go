@@ -42,7 +42,7 @@ func BenchmarkVerifyLedger(b *testing.B) {
 			CallID: call.ID, LegID: call.ID, CustomerID: app.CustomerID, Kind: models.ChargeCall, Rate: rate, Answered: true, BilledSeconds: 61, AmountMicros: 20_000,
 		}})
 	}))
-	const part = 50_000
+	const part = 10_000
 	for first := 1; first < *ledgerCalls; first += part {
 		series := fmt.Sprintf("generate_series(%d, %d) n", first, min(first+part, *ledgerCalls)-1)
 		for _, statement := range []string{
