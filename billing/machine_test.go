@@ -307,7 +307,7 @@ func (m *machine) answer(rt *rapid.T) {
 }
 
 func (m *machine) pickUp(rt *rapid.T, call *spoken) {
-	answer(rt, m.t.Context(), m.s, call.row, m.now)
+	answer(m.t.Context(), rt, m.s, call.row, m.now)
 	call.cap = m.now.Add(time.Duration(call.row.GrantedSeconds) * time.Second)
 }
 

@@ -72,7 +72,7 @@ func (m *machine) callParty(rt *rapid.T) {
 	} else if until.Before(call.cap) {
 		call.cap = until
 	}
-	leg := addLeg(rt, m.t.Context(), m.s, call.row, models.Leg{Rate: &rate, Status: models.LegDialing})
+	leg := addLeg(m.t.Context(), rt, m.s, call.row, models.Leg{Rate: &rate, Status: models.LegDialing})
 	p := &party{row: *leg}
 	call.parties = append(call.parties, p)
 	if rapid.Bool().Draw(rt, "answered at once") {

@@ -88,13 +88,13 @@ func mustBegin(t testing.TB, s *models.Store, rater *billing.Rater, app *models.
 }
 
 // answer has a call be answered at a moment.
-func answer(t require.TestingT, ctx context.Context, s *models.Store, call *models.Call, at time.Time) {
+func answer(ctx context.Context, t require.TestingT, s *models.Store, call *models.Call, at time.Time) {
 	call.AnsweredAt = &at
 	require.NoError(t, s.UpdateCall(ctx, call, "answered_at"))
 }
 
 // addLeg stores a party of a call that was promised a rate.
-func addLeg(t require.TestingT, ctx context.Context, s *models.Store, call *models.Call, leg models.Leg) *models.Leg {
+func addLeg(ctx context.Context, t require.TestingT, s *models.Store, call *models.Call, leg models.Leg) *models.Leg {
 	leg.CallID, leg.CustomerID, leg.ChannelID = call.ID, call.CustomerID, models.NewID(models.PrefixLeg)
 	leg.Kind, leg.Status, leg.To = orElse(leg.Kind, models.LegDial), orElse(leg.Status, models.LegEnded), orElse(leg.To, abroad)
 	require.NoError(t, s.SaveLeg(ctx, &leg))

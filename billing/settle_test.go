@@ -42,7 +42,7 @@ func TestSettleOnce(t *testing.T) {
 		rater := newRater(t, billing.Config{OutboundPerMinuteMicros: 10_000, MaxGrantSeconds: 300})
 		app := modelstest.Application(t, s, modelstest.Customer(t, s, 1_000_000))
 		call := mustBegin(t, s, rater, app)
-		answer(t, ctx, s, call, noon)
+		answer(ctx, t, s, call, noon)
 		require.Error(t, rater.Settle(ctx, s, call, -1, true))
 
 		// Not kept: neither in the database nor in the call that the caller has.
@@ -87,7 +87,7 @@ func TestSettleByLegs(t *testing.T) {
 		rater := newRater(t, billing.Config{OutboundPerMinuteMicros: 6_000})
 		app := modelstest.Application(t, s, modelstest.Customer(t, s, 100_000_000))
 		call := mustBegin(t, s, rater, app)
-		answer(t, ctx, s, call, noon)
+		answer(ctx, t, s, call, noon)
 		onAttempt := models.Rate{PerMinuteMicros: 600, ConnectMicros: 50, ConnectOn: models.ConnectOnAttempt, IncrementSeconds: 1}
 		onAnswer := models.Rate{PerMinuteMicros: 600, ConnectMicros: 70, IncrementSeconds: 6}
 		at := noon
@@ -102,7 +102,7 @@ func TestSettleByLegs(t *testing.T) {
 			{ID: "leg_8", SIPCode: 200, BilledSeconds: 12, Rate: &onAnswer},                           // the word of its answer was lost
 			{ID: "leg_9", AnsweredAt: &at, BilledSeconds: 9, Rate: &models.Rate{IncrementSeconds: 1}}, // free
 		} {
-			stored := addLeg(t, ctx, s, call, leg)
+			stored := addLeg(ctx, t, s, call, leg)
 			if leg.ID == "leg_8" {
 				require.EqualValues(t, 70+120, billing.LegCost(stored))
 			}
@@ -183,7 +183,7 @@ func TestSettleOverrun(t *testing.T) {
 		var calls []*models.Call
 		for range 4 {
 			call := mustBegin(t, s, rater, app)
-			answer(t, ctx, s, call, noon)
+			answer(ctx, t, s, call, noon)
 			calls = append(calls, call)
 		}
 		require.NoError(t, rater.Settle(ctx, s, calls[0], 120, true))
@@ -212,7 +212,7 @@ func TestSettleWhatIsBeyondAllMoney(t *testing.T) {
 		call := mustBegin(t, s, rater, app)
 		at := noon
 		for range 2 {
-			addLeg(t, t.Context(), s, call, models.Leg{AnsweredAt: &at, BilledSeconds: 60, Rate: &models.Rate{PerMinuteMicros: math.MaxInt64, IncrementSeconds: 60}})
+			addLeg(t.Context(), t, s, call, models.Leg{AnsweredAt: &at, BilledSeconds: 60, Rate: &models.Rate{PerMinuteMicros: math.MaxInt64, IncrementSeconds: 60}})
 		}
 		require.NoError(t, rater.Settle(t.Context(), s, call, 0, true))
 		require.Equal(t, int64(90_000), call.CostMicros)
