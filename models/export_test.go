@@ -49,6 +49,9 @@ func MigrateTo(ctx context.Context, s *Store, version int64) error {
 // Commits counts the write transactions that were committed.
 func Commits(s *Store) int64 { return s.commits.Load() }
 
+// Retryable says whether a transaction that failed so runs again.
+func Retryable(err error) bool { return retryable(err) }
+
 // Reader gives tests the pool of readers.
 func Reader(s *Store) *gorm.DB { return s.reader }
 

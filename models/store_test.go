@@ -1,12 +1,14 @@
 package models_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
@@ -161,5 +163,21 @@ func TestQueriesUseIndexes(t *testing.T) {
 		if !strings.Contains(query, "AND node_id = 'n' ORDER BY created_at") {
 			require.NotContains(t, text, "TEMP B-TREE", query)
 		}
+	}
+}
+
+// TestRetryable: a transaction runs again after what the database calls a conflict, or was its own mistake about locks, and after nothing else.
+func TestRetryable(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		code, message string
+		want          bool
+	}{
+		{"40001", "could not serialize access", true}, {"40P01", "deadlock detected", true},
+		{"XX000", "new multixact has more than one updating member: 0 14[4521 (keysh), 4521 (nokeyupd)]", true},
+		{"XX000", "cache lookup failed", false}, {"23505", "duplicate key", false},
+	} {
+		err := fmt.Errorf("hold: %w", &pgconn.PgError{Code: test.code, Message: test.message})
+		require.Equal(t, test.want, models.Retryable(err), test.message)
 	}
 }
