@@ -178,6 +178,7 @@ var domainErrors = []struct {
 }{
 	{models.ErrNotFound, Error{Code: codeNotFound, Message: "not found"}},
 	{models.ErrInsufficientBalance, Error{Code: codeInsufficientBalance, Message: "the account balance is too low to create a call"}},
+	{models.ErrBalanceRange, Error{Code: codeInvalidRequest, Field: "amount", Message: fmt.Sprintf("amount would make the balance more than %s", billing.FormatAmount(models.MaxBalanceMicros))}},
 	{billing.ErrSuspended, Error{Code: codeAccountSuspended, Message: "the account is suspended and begins no calls"}},
 	{billing.ErrUnlisted, Error{Code: codeDestination, Field: "to", Message: "there is no rate for this number: calls to it are not possible"}},
 	{models.ErrGatewayNameExists, Error{Code: codeGatewayNameExists, Field: "gateway_name", Message: "gateway_name is already in use by another trunk"}},

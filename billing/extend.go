@@ -57,23 +57,29 @@ func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call,
 	return next, nil
 }
 
-// Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted, and what it has
-// spent. It belongs in the transaction that stores the rate, which fails with models.ErrSpendLimit where that is more than may be spent on the day.
-// models.ErrInsufficientBalance where the balance does not pay for it.
+// Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted, or for the least
+// where the balance does not pay for that, and what it has spent: it sets the call's rate, hold and grant. It belongs in the transaction that stores
+// them, which fails with models.ErrSpendLimit where that is more than may be spent on the day. models.ErrInsufficientBalance where the balance
+// does not pay for the least.
 func (r *Rater) Repromise(ctx context.Context, tx *models.Store, call *models.Call, rate models.Rate, spent int64) error {
-	account := Account{SpentMicros: spent, Legs: []Running{{Rate: rate}}}
-	hold := account.Cost(time.Time{}.Add(time.Duration(call.GrantedSeconds) * time.Second))
 	customer, err := tx.Customer(ctx, call.CustomerID)
 	if err != nil {
 		return fmt.Errorf("price call %q anew: %w", call.ID, err)
 	}
-	if hold-call.HoldMicros > max(customer.FreeMicros(), 0) {
+	account, budget := Account{SpentMicros: spent, Legs: []Running{{Rate: rate}}}, call.HoldMicros+max(customer.FreeMicros(), 0)
+	costs := func(seconds int) int64 { return account.Cost(time.Time{}.Add(time.Duration(seconds) * time.Second)) }
+	granted := call.GrantedSeconds
+	if costs(granted) > budget {
+		granted = min(granted, r.least(&rate))
+	}
+	hold := costs(granted)
+	if hold > budget {
 		return fmt.Errorf("price call %q anew, which holds %d, for %d: %w", call.ID, call.HoldMicros, hold, models.ErrInsufficientBalance)
 	}
 	if err := rehold(ctx, tx, call, hold); err != nil {
 		return fmt.Errorf("price call %q anew: %w", call.ID, err)
 	}
-	call.Rate, call.PricePerMinuteMicros, call.HoldMicros = &rate, rate.PerMinuteMicros, hold
+	call.Rate, call.PricePerMinuteMicros, call.HoldMicros, call.GrantedSeconds = &rate, rate.PerMinuteMicros, hold, granted
 	return nil
 }
 

@@ -194,7 +194,7 @@ func (s *session) conclude() ending {
 	if !s.lost {
 		return conclude(s.call.Direction, s.answered, s.facts, asked)
 	}
-	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform, reached: s.call.RingingAt != nil}
+	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform}
 	if asked != nil {
 		// We had ended the channel; only the switch's word on it is missing.
 		end.reason, end.source, end.cause, end.q850, end.sip = asked.reason, asked.source, asked.cause, q850[asked.cause], asked.sip
@@ -255,7 +255,7 @@ func (m *Manager) end(ctx context.Context, tx *models.Store, call *models.Call, 
 		}
 		call.Reason = reason
 	}
-	if err := m.cfg.Rater.Settle(ctx, tx, call, e.billed, e.reached); err != nil {
+	if err := m.cfg.Rater.Settle(ctx, tx, call, e.billed, e.reached || call.RingingAt != nil); err != nil {
 		return fmt.Errorf("settle: %w", err)
 	}
 	return transit(ctx, tx, call, arrow, endingData(call))

@@ -66,7 +66,8 @@ func (s *session) price(l *leg) error {
 
 // quote asks for the price of a leg, and waits for a database that is away where decks have to be looked into.
 func (s *session) quote(leg billing.Leg) (models.Rate, error) {
-	if page, known := s.m.trunks.known(s.call.CustomerID); known && !page.decks && s.m.outage.err() != nil {
+	page, known := s.m.trunks.known(s.call.CustomerID)
+	if away := s.m.outage.err() != nil; away && known && !page.decks {
 		return s.m.cfg.Rater.Flat(leg.Direction, leg.Number), nil
 	}
 	var rate models.Rate

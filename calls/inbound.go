@@ -75,7 +75,7 @@ func (s *session) admit() error {
 		if errors.Is(err, refusal.err) {
 			s.log.Warn("inbound leg refused", "customer_id", r.customerID, "reason", refusal.reason, "error", err)
 			sip := http.StatusServiceUnavailable
-			if refusal.err == models.ErrInsufficientBalance {
+			if errors.Is(err, models.ErrInsufficientBalance) {
 				sip = s.m.cfg.NoBalanceStatus
 			}
 			s.refuseWith(sip)

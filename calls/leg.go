@@ -263,6 +263,10 @@ func (s *session) endLeg(l *leg, facts hangupFacts, at time.Time) error {
 	var ended models.Leg
 	err := s.moveLeg(l, "leg.ended", func(row *models.Leg) {
 		row.Status, row.EndedAt = models.LegEnded, &seen
+		if row.AnsweredAt == nil && !facts.answeredAt.IsZero() {
+			answered := earlier(facts.answeredAt, seen) // the word of it was lost
+			row.AnsweredAt = &answered
+		}
 		row.Cause, row.Q850, row.SIPCode = facts.cause, cmp.Or(facts.q850, q850[facts.cause]), facts.sip
 		row.DialStatus, row.Reason = s.legVerdict(l, facts)
 		if row.AnsweredAt != nil && row.SIPCode == 0 {

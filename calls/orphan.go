@@ -143,7 +143,7 @@ func (m *Manager) endUnseen(ctx context.Context, orphan *models.Call, cdr *model
 
 func (m *Manager) endUnseenIn(ctx context.Context, tx *models.Store, call *models.Call, cdr *models.CDR, sign time.Time) error {
 	now := m.cfg.Now()
-	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform, reached: call.RingingAt != nil}
+	end := ending{status: StatusFailed, reason: ReasonNodeLost, source: SourcePlatform}
 	var facts hangupFacts
 	if cdr != nil {
 		facts = factsOf(cdr)

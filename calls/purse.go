@@ -244,15 +244,7 @@ func (s *session) extend(more ...*leg) error {
 	case enough && len(more) > 0:
 		return s.coverUntil(until)
 	case enough && until.After(s.purse.until):
-		// Parties that did not answer at once left more than was reckoned with.
-		err := s.change("extend", func(ctx context.Context, tx *models.Store, call *models.Call) error {
-			s.regrant(call, until)
-			return tx.UpdateCall(ctx, call, "granted_seconds", "caps")
-		})
-		if err != nil {
-			return err
-		}
-		return s.moveCap(until, 1)
+		return s.recap(until)
 	case enough:
 		if s.purse.until.Before(limit) {
 			s.watchCap()
@@ -263,10 +255,29 @@ func (s *session) extend(more ...*leg) error {
 	if errors.Is(err, models.ErrBalanceTaken) || errors.Is(err, models.ErrSpendLimit) {
 		next, err = s.holdMore(account, now, limit, false, len(more) > 0)
 	}
+	if unpaid(err) && len(more) == 0 && until.After(s.purse.until) {
+		// All that is paid for is given, before it is told that there is no more.
+		if failed := s.recap(until); failed != nil {
+			return failed
+		}
+		return err
+	}
 	if err != nil {
 		return err
 	}
 	return s.moveCap(next.Until, 1)
+}
+
+// recap gives the switch a later cap without holding more: parties that have left, or did not answer at once, left more than was reckoned with.
+func (s *session) recap(until time.Time) error {
+	err := s.change("extend", func(ctx context.Context, tx *models.Store, call *models.Call) error {
+		s.regrant(call, until)
+		return tx.UpdateCall(ctx, call, "granted_seconds", "caps")
+	})
+	if err != nil {
+		return err
+	}
+	return s.moveCap(until, 1)
 }
 
 // coverUntil gives the switch an earlier cap, or the first one: what is held pays for the parties that are about to be called no longer. A later one has

@@ -139,7 +139,7 @@ func (s *session) takeWay(over *way, rate models.Rate, failed ending, attempt in
 				return err
 			}
 		}
-		if err := tx.UpdateCall(ctx, call, "trunk_id", "channel_id", "rate", "price_per_minute_micros", "max_seconds"); err != nil {
+		if err := tx.UpdateCall(ctx, call, "trunk_id", "channel_id", "rate", "price_per_minute_micros", "granted_seconds", "max_seconds"); err != nil {
 			return err
 		}
 		if over.trunk.Limits.Limited() {

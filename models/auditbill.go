@@ -88,6 +88,9 @@ func (b *bill) add(found *findings, rates *rateReader, line *billLine) error {
 	if err != nil {
 		return fmt.Errorf("rate of leg %q of call %q: %w", line.legID.String, b.callID, err)
 	}
+	if rate.IncrementSeconds == 0 {
+		return nil // of a call from before there were rates, whose increment nobody knows any more
+	}
 	price := rate.Cost(line.answered.Bool, int(line.billedSeconds.Int64))
 	// What was never given to a carrier costs no attempt.
 	if line.amount.Int64 != price && (line.answered.Bool || line.amount.Int64 != 0) {
