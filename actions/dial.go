@@ -33,7 +33,7 @@ var dialVerb = verb{
 		{"cause", resultText, nil, "The switch's word for the end."},
 		{"answered_by", resultWord, []string{"human", "machine", "unknown"}, "The verdict of machine_detection."},
 		{"legs", resultList, nil, "With several targets: each one's leg_id, to, dial_status, reason, sip_code and seconds."},
-		{"refused", resultList, nil, "With several targets: to and reason (destination_not_allowed, customer_limit, application_limit, spend_limit) of each that the limits of the account or the application did not let the call dial."},
+		{"refused", resultList, nil, "With several targets: to and reason (destination_not_allowed, customer_limit, application_limit, spend_limit, insufficient_balance) of each that the limits of the account or the application, or the balance, did not let the call dial."},
 	},
 	example: `{"action": "dial", "to": ["+14155550123", {"sip": "sip:anna@pbx.example", "timeout": 15}],
  "strategy": "sequential", "timeout": 20, "ringback": "ringback_us",
