@@ -73,22 +73,4 @@ func listen(t *testing.T, file string) (length, loudness float64) {
 }
 
 // tone is a WAV file of a 440 Hz tone.
-func tone(length time.Duration) []byte {
-	const rate = 8000
-	samples := int(length.Seconds() * rate)
-	file := make([]byte, 44, 44+2*samples)
-	copy(file, "RIFF")
-	binary.LittleEndian.PutUint32(file[4:], uint32(36+2*samples))
-	copy(file[8:], "WAVEfmt ")
-	for at, value := range map[int]uint32{16: 16, 24: rate, 28: 2 * rate, 40: uint32(2 * samples)} {
-		binary.LittleEndian.PutUint32(file[at:], value)
-	}
-	for at, value := range map[int]uint16{20: 1, 22: 1, 32: 2, 34: 16} {
-		binary.LittleEndian.PutUint16(file[at:], value)
-	}
-	copy(file[36:], "data")
-	for i := range samples {
-		file = binary.LittleEndian.AppendUint16(file, uint16(int16(8000*math.Sin(2*math.Pi*440*float64(i)/rate))))
-	}
-	return file
-}
+func tone(length time.Duration) []byte { return wav(hum(length, 440)) }
