@@ -73,6 +73,7 @@ func Sounds(length time.Duration) string {
 //	723                  answers and says nothing for a minute
 //	730 … 739            answers, presses the key 0 … 9 after a second, stays for a minute
 //	+1 555 100 0000 …    rings 0.1 s, answers, plays the file that Carrier.Says gave that number, stays for a minute
+//	+1 555 101 0000 …    the same by its own clock, not by that of the packets that it hears (Carrier.SaysSteadily)
 //	anything else        rings 0.3 s, answers, echoes
 type Carrier struct {
 	// SIPAddr is where the carrier hears SIP over UDP: the proxy of a trunk.
@@ -94,6 +95,12 @@ func (c *Carrier) Says(t testing.TB, number int, wav []byte) string {
 		t.Fatalf("give the carrier a sound: %v", err)
 	}
 	return "+1555100" + name
+}
+
+// SaysSteadily is Says for a sound in which nothing that comes from the other side may be heard, such as packets that are late.
+func (c *Carrier) SaysSteadily(t testing.TB, number int, wav []byte) string {
+	t.Helper()
+	return strings.Replace(c.Says(t, number, wav), "+1555100", "+1555101", 1)
 }
 
 // StartCarrier starts a carrier and stops it at the end of the test. It skips the test where there is no FreeSWITCH.

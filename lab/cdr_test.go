@@ -18,19 +18,16 @@ import (
 )
 
 // witnessed is an installation whose node posts its CDRs to the controller, with the link to its Event Socket and the database at hand.
-func witnessed(t *testing.T) (*system, *lab.Link, *models.Store) {
+func witnessed(t *testing.T, env ...string) (*system, *lab.Link, *models.Store) {
 	t.Helper()
 	lab.Require(t)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "tandem.db")
 	s := newSystem(t, database)
-	token := models.NewCDRToken()
-	tokenFile := filepath.Join(t.TempDir(), "cdr-token")
-	require.NoError(t, os.WriteFile(tokenFile, []byte(token+"\n"), 0o600))
+	s.env = append(s.env, env...)
+	posts, tokenFile := s.posting(t)
 	var started sync.WaitGroup
 	started.Go(func() { s.carrier = lab.StartCarrier(t) })
-	s.node = lab.StartNode(t, lab.Options{Env: map[string]string{
-		"TANDEM_CDR_URL": "http://" + s.addr + "/internal/cdr", "TANDEM_CDR_CREDENTIALS": "first:" + token,
-	}})
+	s.node = lab.StartNode(t, lab.Options{Env: posts})
 	started.Wait()
 	require.NotNil(t, s.carrier)
 	link, err := lab.NewLink(t.Context(), s.node.ESLAddr)
@@ -39,7 +36,21 @@ func witnessed(t *testing.T) (*system, *lab.Link, *models.Store) {
 	s.open(t, link.Addr(), s.node.PasswordFile, s.node.ConfDir)
 	s.run(t, "nodes", "cdr-token", "first", "--cdr-token-file", tokenFile, "--yes")
 	s.outboundTrunk(t, s.customer, "acme", lab.CarrierPassword, "REGED")
+	return s, link, s.store(t, database)
+}
 
+// posting makes the token of a node that posts its CDRs: what its switch is told, and the file for the controller.
+func (s *system) posting(t *testing.T) (env map[string]string, tokenFile string) {
+	t.Helper()
+	token := models.NewCDRToken()
+	tokenFile = filepath.Join(t.TempDir(), "cdr-token")
+	require.NoError(t, os.WriteFile(tokenFile, []byte(token+"\n"), 0o600))
+	return map[string]string{"TANDEM_CDR_URL": "http://" + s.addr + "/internal/cdr", "TANDEM_CDR_CREDENTIALS": "first:" + token}, tokenFile
+}
+
+// store opens the database of a system.
+func (s *system) store(t *testing.T, database string) *models.Store {
+	t.Helper()
 	var keyFile string
 	for _, line := range s.env {
 		if path, ok := strings.CutPrefix(line, "TANDEM_SECRET_KEY_FILE="); ok {
@@ -53,7 +64,7 @@ func witnessed(t *testing.T) (*system, *lab.Link, *models.Store) {
 	store, err := models.Open(t.Context(), models.Config{URL: database, Key: key})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	return s, link, store
+	return store
 }
 
 // cdrOf waits for the CDR of a channel.

@@ -208,7 +208,13 @@ func (s *system) run(t *testing.T, args ...string) object {
 
 func (s *system) newCustomer(t *testing.T, name string) customer {
 	t.Helper()
-	id := s.run(t, "customers", "create", name, "--balance", "100", "--allow", "any", "--max-calls", "none", "--max-calls-per-second", "none").text("id")
+	return s.newPayer(t, name, "100")
+}
+
+// newPayer makes a customer with a balance.
+func (s *system) newPayer(t *testing.T, name, balance string) customer {
+	t.Helper()
+	id := s.run(t, "customers", "create", name, "--balance", balance, "--allow", "any", "--max-calls", "none", "--max-calls-per-second", "none").text("id")
 	require.NotEmpty(t, id)
 	key := s.run(t, "keys", "create", id).text("api_key")
 	require.NotEmpty(t, key)

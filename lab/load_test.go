@@ -65,11 +65,13 @@ func TestFreeSWITCHLoad(t *testing.T) { //nolint:paralleltest // it needs the ma
 	folder := sipp(t)
 	modelstest.RunURL(t, "", func(t *testing.T, location string) {
 		s := loaded(t, location)
-		s.node = lab.StartNode(t, lab.Options{Env: map[string]string{
-			// Above the ports that the kernel gives to clients.
-			"TANDEM_RTP_START_PORT": "61000", "TANDEM_RTP_END_PORT": "65534", "TANDEM_SESSIONS_PER_SECOND": "200",
-		}})
+		s.env = append(s.env, moneyPrices...)
+		env, tokenFile := s.posting(t)
+		// Above the ports that the kernel gives to clients.
+		env["TANDEM_RTP_START_PORT"], env["TANDEM_RTP_END_PORT"], env["TANDEM_SESSIONS_PER_SECOND"] = "61000", "65534", "200"
+		s.node = lab.StartNode(t, lab.Options{Env: env})
 		s.open(t, s.node.ESLAddr, s.node.PasswordFile, s.node.ConfDir)
+		s.run(t, "nodes", "cdr-token", "first", "--cdr-token-file", tokenFile, "--yes")
 		callee := freeUDP(t)
 		start(t, folder, "callee.xml", callee)
 		l := newLoad(t, s, callee)
@@ -82,6 +84,7 @@ func TestFreeSWITCHLoad(t *testing.T) { //nolint:paralleltest // it needs the ma
 			require.Fail(t, "SIPp still waits for calls to end")
 		}
 		l.check(t)
+		l.checkBills(t, s.store(t, location))
 	})
 }
 
