@@ -1,6 +1,7 @@
 package lab_test
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -106,6 +107,15 @@ func testExtendedWithAParty(t *testing.T, s *system, store *models.Store) {
 		require.InDelta(t, lastsLonger.Seconds(), heard.length().Seconds(), forgiven)
 	}
 	cost := charged(t, store, id, outboundSecond)
+	status, bill := s.ask(t, who, http.MethodGet, "/v1/calls/"+id+"/charges", nil)
+	require.Equal(t, http.StatusOK, status, bill)
+	lines, _ := bill["data"].([]any)
+	require.Len(t, lines, 2)
+	told := 0
+	for _, line := range lines {
+		told += object(line.(map[string]any)).number("amount_micros")
+	}
+	require.EqualValues(t, cost, told, "the customer is told the same: %v", lines)
 	balance, held := purseOf(t, store, who)
 	require.Equal(t, []int64{1_700_000_000 - cost, 0}, []int64{balance, held})
 }
