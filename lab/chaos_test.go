@@ -106,6 +106,7 @@ func TestChaos(t *testing.T) { //nolint:paralleltest // see above
 	stopLoad := w.startLoad(t)
 	w.fill(t)
 	t.Logf("%d calls are live after %s", plan.calls, time.Since(began).Round(time.Millisecond))
+	w.audit = newAuditor(t, w)
 	w.runHavoc(t)
 	stopLoad()
 	w.settle(t)

@@ -54,6 +54,7 @@ func (w *chaosWorld) check(t *testing.T) {
 	w.checkJournal(p, calls)
 	w.checkSink(p, calls)
 	w.checkMoney(t, p, calls)
+	w.checkAudits(t, p)
 	w.checkReasons(p, calls)
 	w.checkFlows(p, calls)
 	w.checkCommands(p, calls)
@@ -196,12 +197,13 @@ func (w *chaosWorld) checkMoney(t *testing.T, p *problems, calls map[string]*cal
 	if held != 0 || balance != sum {
 		p.add("the balance is not the ledger", "%d is held, the balance is %d, the ledger's sum %d", held, balance, sum)
 	}
+	bills := w.chargeSums(t, p, calls)
 	for _, r := range calls {
 		if !r.settled {
 			p.add("a call is not settled", "%s", r.id)
 		}
-		if want := r.billed * r.price / 60; r.cost != want {
-			p.add("a cost is not the price of what was billed", "%s: %d for %d seconds, not %d", r.id, r.cost, r.billed, want)
+		if r.cost != bills[r.id] || r.cost < r.billed*r.price/60 {
+			p.add("a cost is not the price of what was billed", "%s: %d for %d seconds, its bill %d", r.id, r.cost, r.billed, bills[r.id])
 		}
 		var paid int64
 		for _, amount := range debits[r.id] {

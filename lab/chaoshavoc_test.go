@@ -134,7 +134,9 @@ func (w *chaosWorld) runHavoc(t *testing.T) {
 		wreck := wreck{kind: s.kind, form: s.form, at: time.Now()}
 		w.note("%s is taken away", wreck.name())
 		mend := s.strike(ctx, w, s.form)
+		w.auditKilled(ctx, &wreck)
 		striking.Go(func() {
+			defer w.auditMended(ctx, &wreck)
 			defer func() {
 				for _, part := range s.parts {
 					w.targets[part].Unlock()

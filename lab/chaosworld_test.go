@@ -49,6 +49,7 @@ type chaosWorld struct {
 	load         *chaosLoad
 	watch        *watcher
 	fence        fenceJudge
+	audit        *auditor
 
 	mu    sync.Mutex
 	story *os.File // what was done, as it was
