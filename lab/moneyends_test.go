@@ -13,16 +13,13 @@ import (
 const noticeLength = 2 * time.Second
 
 // noticed makes an application that plays a tone and has a notice for calls whose balance runs out.
-func (s *system) noticed(t *testing.T, store *models.Store, who customer, name string, answer func(*application) []object) *application {
+func (s *system) noticed(t *testing.T, who customer, name string, answer func(*application) []object) *application {
 	t.Helper()
 	app := s.newApplication(t, who, name, map[string][]byte{
 		"tone.wav": wav(hum(2*time.Minute, playedHertz)), "notice.wav": wav(hum(noticeLength, noticeHertz)),
 	}, nil)
 	app.answer = func(question) any { return answer(app) }
-	row, err := store.Application(t.Context(), who.id, app.id)
-	require.NoError(t, err)
-	row.BalanceNoticeURL = app.url + "/files/notice.wav"
-	require.NoError(t, store.UpdateApplication(t.Context(), row))
+	s.change(t, app, object{"balance_notice_url": app.url + "/files/notice.wav"})
 	return app
 }
 
@@ -61,7 +58,7 @@ func hearsNotice(t *testing.T, samples []int16) time.Duration {
 // testRunsOut has a call end whose balance paid for the least: it is told before, and so is the callee.
 func testRunsOut(t *testing.T, s *system, store *models.Store) {
 	who := s.payer(t, "runs-out", "6.6")
-	app := s.noticed(t, store, who, "runs out", func(app *application) []object {
+	app := s.noticed(t, who, "runs out", func(app *application) []object {
 		return []object{{"action": "pause", "seconds": 3}, {"action": "play", "url": app.url + "/files/tone.wav"}, {"action": "hangup"}}
 	})
 	id := s.callFrom(t, app, "+15550900005", nil).text("id")
@@ -91,7 +88,7 @@ func testRunsOut(t *testing.T, s *system, store *models.Store) {
 // testMoneyComes has a call go on for which money came when it had been told that it would end. It was silent: the notice is heard then, too.
 func testMoneyComes(t *testing.T, s *system, store *models.Store) {
 	who := s.payer(t, "money-comes", "6.6")
-	app := s.noticed(t, store, who, "money comes", func(*application) []object {
+	app := s.noticed(t, who, "money comes", func(*application) []object {
 		return []object{{"action": "pause", "seconds": 85}, {"action": "hangup"}}
 	})
 	id := s.callFrom(t, app, "+15550900006", nil).text("id")
@@ -119,7 +116,7 @@ func testMoneyComes(t *testing.T, s *system, store *models.Store) {
 func testPartiesRunOut(t *testing.T, s *system, store *models.Store) {
 	who := s.payer(t, "parties", "15")
 	first, second := s.carrier.SaysSteadily(t, 9007, wav(hum(2*time.Minute, firstHertz))), s.carrier.SaysSteadily(t, 9008, wav(hum(2*time.Minute, secondHertz)))
-	app := s.noticed(t, store, who, "parties", func(*application) []object {
+	app := s.noticed(t, who, "parties", func(*application) []object {
 		return []object{{"action": "pause", "seconds": 3}, {"action": "dial", "to": second}, {"action": "hangup"}}
 	})
 	id := s.callFrom(t, app, first, nil).text("id")

@@ -1,9 +1,9 @@
 package lab_test
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
+	"regexp"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,12 +18,12 @@ import (
 // extendedAtOnce is how many calls are about to be extended when their controller is killed.
 const extendedAtOnce = 6
 
-// swallows makes a link pass nothing on any more once a client is about to send something, that included, and returns a channel that is closed then.
-func swallows(link *lab.Link, what string) <-chan struct{} {
+// swallows makes a link pass nothing on any more once a client is about to send a command, that included, and returns a channel that is closed then.
+func swallows(link *lab.Link, command *regexp.Regexp) <-chan struct{} {
 	swallowed := make(chan struct{})
 	var done atomic.Bool
 	link.Tap(func(_ int, sent []byte) {
-		if bytes.Contains(sent, []byte(what)) && done.CompareAndSwap(false, true) {
+		if command.Match(sent) && done.CompareAndSwap(false, true) {
 			link.Set(lab.LinkSilent)
 			close(swallowed)
 		}
@@ -31,13 +31,19 @@ func swallows(link *lab.Link, what string) <-chan struct{} {
 	return swallowed
 }
 
+// The commands of an extension. Others of their names are not for channels: the switch's own watch over its controller is scheduled, too.
+var (
+	newCap = regexp.MustCompile(`sched_api \+\d+ [0-9a-f-]{36}\.\d+ uuid_kill`)
+	oldCap = regexp.MustCompile(`sched_del [0-9a-f-]{36}`)
+)
+
 // TestFreeSWITCHKilledWhileExtending kills the controller at each step of an extension: when more is held and the switch has not been told, and when it has
 // the new cap and still the old one. No call is cut, none is left without a cap, and the next controller leaves each with one, which is paid for.
 func TestFreeSWITCHKilledWhileExtending(t *testing.T) {
 	t.Parallel()
 	s, link, store := witnessed(t, append(moneyPrices, "TANDEM_NODE_LEASE=1s")...)
 	probe := s.node.Probe(t)
-	who := s.payer(t, "killed", "100")
+	who := s.payer(t, "killed", "600")
 	app := s.newApplication(t, who, "killed", nil, func(question) any { return []object{{"action": "pause", "seconds": 300}} })
 	var ids []string
 	for i := range extendedAtOnce {
@@ -46,32 +52,44 @@ func TestFreeSWITCHKilledWhileExtending(t *testing.T) {
 	for _, id := range ids {
 		app.until(soon(t), t, id, "call.answered")
 	}
-	for _, command := range []string{"sched_api", "sched_del", "sched_api"} {
+	for _, command := range []*regexp.Regexp{newCap, oldCap, newCap} {
 		before := map[string]models.Call{}
 		for _, id := range ids {
 			before[id] = *rowOf(t, store, id)
 		}
-		wait(seconds(t, 80), t, swallows(link, command), "no "+command)
+		wait(seconds(t, 80), t, swallows(link, command), "no "+command.String())
+		// The database is there: what the other calls need is held meanwhile, and their commands wait.
+		more := func() (extended int) {
+			for _, id := range ids {
+				if rowOf(t, store, id).HoldMicros > before[id].HoldMicros {
+					extended++
+				}
+			}
+			return extended
+		}
+		for began := time.Now(); more() < len(ids) && time.Since(began) < 2*time.Second; {
+			require.True(t, rest(t.Context(), 20*time.Millisecond))
+		}
 		struck := time.Now()
 		s.stop(syscall.SIGKILL)
 		// What the controller had sent, and the link had not passed on, is lost.
 		link.Tap(nil)
 		link.Set(lab.LinkReset)
-		extended := 0
+		var left [3]int // calls with so many caps
 		for _, id := range ids {
-			row := rowOf(t, store, id)
-			if row.HoldMicros > before[id].HoldMicros {
-				extended++
-			}
-			require.NotEmpty(t, capsOf(t, probe, row.ChannelID), "a call without a cap while nobody is here")
+			caps := len(capsOf(t, probe, rowOf(t, store, id).ChannelID))
+			require.Contains(t, []int{1, 2}, caps, "caps of a call while nobody is here")
+			left[caps]++
 		}
+		extended := more()
 		require.Positive(t, extended, "more is held")
 		link.Set(lab.LinkUp)
 		s.start(t)
 		for _, id := range ids {
 			restored(t, store, probe, id, before[id])
 		}
-		t.Logf("%s swallowed, %d of %d calls held more when the controller died; all had their one cap %s after the kill", command, extended, len(ids), time.Since(struck).Round(time.Millisecond))
+		t.Logf("%s swallowed, %d of %d calls held more when the controller died, %d had one cap and %d two; all had their one later cap %s after the kill",
+			command, extended, len(ids), left[1], left[2], time.Since(struck).Round(time.Millisecond))
 	}
 	for _, id := range ids {
 		row := rowOf(t, store, id)
@@ -88,7 +106,7 @@ func TestFreeSWITCHKilledWhileExtending(t *testing.T) {
 		require.Eventually(t, func() bool { return len(capsOf(t, probe, row.ChannelID)) == 0 }, 5*time.Second, 50*time.Millisecond, "a cap of a call that has ended")
 	}
 	balance, held := purseOf(t, store, who)
-	require.Equal(t, []int64{100_000_000 - cost, 0}, []int64{balance, held})
+	require.Equal(t, []int64{600_000_000 - cost, 0}, []int64{balance, held})
 	s.ledgerHolds(t)
 }
 
@@ -103,6 +121,7 @@ func restored(t *testing.T, store *models.Store, probe *lab.Probe, id string, be
 		return len(caps) == 1 && caps[0].group == fmt.Sprintf("%s.%d", row.ChannelID, row.Caps) && row.GrantedSeconds > before.GrantedSeconds
 	}, 25*time.Second, 20*time.Millisecond, "no later cap")
 	require.Nil(t, row.EndedAt, "cut")
-	require.InDelta(t, row.GrantedSeconds, caps[0].due.Sub(*row.AnsweredAt).Seconds(), 1.5)
+	// Whole seconds, on our side and on the switch's, may make it two earlier; it is never later.
+	require.InDelta(t, float64(row.GrantedSeconds)-1, caps[0].due.Sub(*row.AnsweredAt).Seconds(), 1.3)
 	require.LessOrEqual(t, priceOf(outboundSecond, row.GrantedSeconds), row.HoldMicros, "paid for")
 }
