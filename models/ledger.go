@@ -71,6 +71,9 @@ var ErrBalanceTaken = fmt.Errorf("taken by others meanwhile: %w", ErrInsufficien
 // HoldAtEnd is Hold right before the commit of the transaction, where ErrBalanceTaken undoes it as a whole: nobody else waits for the balance
 // while the rest of the transaction runs.
 func (s *Store) HoldAtEnd(ctx context.Context, customerID string, amount int64) {
+	if amount == 0 {
+		return // a free call locks no balance
+	}
 	s.atEnd(func() error {
 		err := s.Hold(ctx, customerID, amount)
 		if errors.Is(err, ErrInsufficientBalance) {
@@ -137,6 +140,9 @@ func (s *Store) SettleHold(ctx context.Context, customerID, callID string, hold,
 			return fmt.Errorf("settle call %q: it holds %d, not %d", callID, settled[0].HoldMicros, hold)
 		}
 		tx.tx.counts(callID, counting{settled[0].ApplicationID, settled[0].Direction})
+		if hold == 0 && cost == 0 {
+			return nil // a free call locks no balance
+		}
 		tx.atEnd(func() error {
 			entries := oneEntry
 			if cost == 0 {
