@@ -57,8 +57,9 @@ func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call,
 	return next, nil
 }
 
-// Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted, or for the least
-// where the balance does not pay for that, and what it has spent: it sets the call's rate, hold and grant. It belongs in the transaction that stores
+// Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted and may last, and what
+// it has spent. Where that is more than it holds and a hundredth of the free balance, it is granted no longer than these pay for, but at least
+// the least: a grant of a call that was free, or cheap, must not take what others need. It sets the call's rate, hold and grant. It belongs in the transaction that stores
 // them, which fails with models.ErrSpendLimit where that is more than may be spent on the day. models.ErrInsufficientBalance where the balance
 // does not pay for the least.
 func (r *Rater) Repromise(ctx context.Context, tx *models.Store, call *models.Call, rate models.Rate, spent int64) error {
@@ -68,9 +69,9 @@ func (r *Rater) Repromise(ctx context.Context, tx *models.Store, call *models.Ca
 	}
 	account, budget := Account{SpentMicros: spent, Legs: []Running{{Rate: rate}}}, call.HoldMicros+max(customer.FreeMicros(), 0)
 	costs := func(seconds int) int64 { return account.Cost(time.Time{}.Add(time.Duration(seconds) * time.Second)) }
-	granted := call.GrantedSeconds
-	if costs(granted) > budget {
-		granted = min(granted, r.least(&rate))
+	granted := min(call.GrantedSeconds, r.longest(call.MaxSeconds))
+	if part := call.HoldMicros + max(customer.FreeMicros(), 0)/share; costs(granted) > part {
+		granted = min(granted, max(r.least(&rate), affordable(&rate, part-spent, granted)))
 	}
 	hold := costs(granted)
 	if hold > budget {

@@ -273,3 +273,37 @@ func TestRepromise(t *testing.T) {
 		})
 	}
 }
+
+// A call that was granted long because it was free, or cheap, holds no more of the balance at its new rate than any other.
+func TestRepromiseOfALongGrant(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		for name, test := range map[string]struct {
+			free    int64
+			granted int
+			seconds int
+		}{
+			"the least":                {500_000, 600, 120},
+			"a hundredth":              {3_000_000, 600, 420},
+			"no longer than before":    {60_000_000, 600, 600},
+			"as short as it was":       {1_000_000, 30, 30},
+			"what is held pays for it": {0, 120, 120},
+		} {
+			k := newTalk(t, s, 0, test.free)
+			k.call.GrantedSeconds = test.granted
+			require.NoError(t, s.InTx(t.Context(), func(tx *models.Store) error { return k.rater.Repromise(t.Context(), tx, k.call, perMinute, 0) }), name)
+			require.Equal(t, []int64{int64(test.seconds), perMinute.Cost(true, test.seconds)}, []int64{int64(k.call.GrantedSeconds), k.call.HoldMicros}, name)
+		}
+	})
+}
+
+// A call that goes another way is granted no longer than it may last there.
+func TestRepromiseKeepsToTheLongestCall(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		k := newTalk(t, s, 0, 20_000)
+		k.call.MaxSeconds = 45
+		require.NoError(t, s.InTx(t.Context(), func(tx *models.Store) error { return k.rater.Repromise(t.Context(), tx, k.call, perMinute, 0) }))
+		require.Equal(t, []int64{45, 6_000}, []int64{int64(k.call.GrantedSeconds), k.call.HoldMicros})
+	})
+}
