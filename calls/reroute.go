@@ -134,7 +134,8 @@ func (s *session) takeWay(over *way, rate models.Rate, failed ending, attempt in
 		}
 		call.TrunkID, call.ChannelID = &over.trunk.ID, channel
 		call.MaxSeconds = longest(call.MaxSeconds, over.trunk.Limits.MaxCallSeconds)
-		if rate != promised || cost != s.purse.spent {
+		outlasts := time.Duration(call.GrantedSeconds)*time.Second > s.m.cfg.Rater.Longest(call)
+		if rate != promised || cost != s.purse.spent || outlasts {
 			if err := s.m.cfg.Rater.Repromise(ctx, tx, call, rate, cost); err != nil {
 				return err
 			}

@@ -344,3 +344,19 @@ func TestFreeSWITCHOutboundFailover(t *testing.T) {
 		l.noChannels(t)
 	})
 }
+
+// A call lasts no longer than the trunk allows that it is dialled over after another one has failed.
+func TestLongestCallOfTheNextTrunk(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	s.has(10 * outboundPrice)
+	trunks := s.trunks(2)
+	trunks[1].Limits.MaxCallSeconds = 45
+	require.NoError(t, s.store.UpdateTrunk(t.Context(), trunks[1]))
+	s.answers("/answer", reply(`[{"action":"hangup"}]`))
+	s.fails(map[string][2]string{trunks[0].GatewayName: busyCarrier})
+	created := s.create()
+	require.Equal(t, 120, created.GrantedSeconds)
+	call := s.end()
+	require.Equal(t, []any{trunks[1].ID, 45, 45}, []any{*call.TrunkID, call.MaxSeconds, call.GrantedSeconds})
+}
