@@ -43,6 +43,8 @@ type purse struct {
 	limited bool
 	// noticed says that the parties have been told that the money runs out.
 	noticed bool
+	// moving says that a cap is under way to the switch, or is being reckoned: another one must not overtake it.
+	moving bool
 }
 
 // capGroup is the scheduler's group of a call's cap.
@@ -124,10 +126,14 @@ func (s *session) secondsTo(until time.Time) time.Duration {
 	return max((until.Sub(s.m.cfg.Now()) + 10*time.Millisecond).Truncate(time.Second), time.Second)
 }
 
-// capAnswered notes the cap that the switch has since an outbound call was answered.
+// capAnswered notes the cap that the switch has since the call was answered. A call in had it before, nobody knows for how long.
 func (s *session) capAnswered() {
 	if s.purse.until.IsZero() && s.call.AnsweredAt != nil {
-		s.purse.until = s.call.AnsweredAt.Add(time.Duration(s.call.GrantedSeconds) * time.Second)
+		since := *s.call.AnsweredAt
+		if s.call.Direction == DirectionInbound && s.call.RingingAt != nil {
+			since = *s.call.RingingAt
+		}
+		s.purse.until = since.Add(time.Duration(s.call.GrantedSeconds) * time.Second)
 		s.watchCap()
 	}
 }
@@ -138,6 +144,9 @@ func (s *session) capCall() error {
 		return nil
 	}
 	granted := time.Duration(s.call.GrantedSeconds) * time.Second
+	if s.adopted {
+		return s.capAdopted(granted)
+	}
 	until := s.m.cfg.Now().Add(granted)
 	err := s.order("cap the call", func(ctx context.Context) error {
 		return s.node.sw.SchedHangup(ctx, s.channel, granted, causeTimeLimit)
@@ -148,6 +157,27 @@ func (s *session) capCall() error {
 	s.purse.until = until
 	s.watchCap()
 	return nil
+}
+
+// capAdopted is capCall for a call that was taken over. An earlier controller may have capped it for a party that was to answer it: a second cap under
+// the same name could not be told from that one, which ends the call earlier.
+func (s *session) capAdopted(granted time.Duration) error {
+	defer s.moving()()
+	err := s.change("cap the call", func(ctx context.Context, tx *models.Store, call *models.Call) error {
+		call.Caps++
+		return tx.UpdateCall(ctx, call, "caps")
+	})
+	if err != nil {
+		return err
+	}
+	return s.moveCap(s.m.cfg.Now().Add(granted), 1)
+}
+
+// moving notes that a cap is under way, until what it returns is called.
+func (s *session) moving() func() {
+	before := s.purse.moving
+	s.purse.moving = true
+	return func() { s.purse.moving = before }
 }
 
 // moveCap gives the switch the call's cap of the number that is stored, and deletes the ones before it: as many as may be left.
@@ -190,6 +220,7 @@ func (s *session) restoreCap() error {
 		s.capAnswered()
 		return nil
 	}
+	defer s.moving()()
 	now := s.m.cfg.Now()
 	account, err := s.account(now)
 	if err != nil {
@@ -210,6 +241,10 @@ func (s *session) restoreCap() error {
 // due is called before the cap: a call with money left goes on, one without is told that it will end.
 func (s *session) due() error {
 	if s.ended || s.asked != nil || s.purse.until.IsZero() {
+		return nil
+	}
+	if s.purse.moving {
+		s.wakeForCap(time.Second)
 		return nil
 	}
 	if s.m.outage.holds(s) {
@@ -233,6 +268,7 @@ func unpaid(err error) bool {
 // extend lets the call last longer, or as long with parties that are about to be called, and holds what that may cost where what is held does not pay
 // for it. The error is unpaid where the balance, or what may be spent on a day, does not either.
 func (s *session) extend(more ...*leg) error {
+	defer s.moving()()
 	now := s.m.cfg.Now()
 	account, err := s.account(now, more...)
 	if err != nil {
@@ -296,31 +332,60 @@ func (s *session) coverUntil(until time.Time) error {
 
 // holdMore holds what the account may cost beyond what is held. whole refuses less than the least: nobody is called to be cut off at once.
 func (s *session) holdMore(account *billing.Account, now, limit time.Time, greedy, whole bool) (billing.Extension, error) {
-	var next billing.Extension
-	short := false
-	err := s.change("extend", func(ctx context.Context, tx *models.Store, call *models.Call) (err error) {
-		if next, err = s.m.cfg.Rater.Extend(ctx, tx, call, account, now, limit, greedy); err != nil {
-			return err
-		}
-		if next.Last && whole {
-			return fmt.Errorf("pay for another party: %w", models.ErrInsufficientBalance)
-		}
-		s.regrant(call, next.Until)
-		short = next.Last && call.ShortAt == nil
-		switch {
-		case short:
-			if err := s.tellShort(ctx, tx, call, next.Until); err != nil {
-				return err
-			}
-		case !next.Last:
-			call.ShortAt = nil // money has come
-		}
-		return tx.UpdateCall(ctx, call, "granted_seconds", "caps", "short_at")
-	})
-	if err == nil && short {
+	h := &holding{s: s, account: account, now: now, limit: limit, greedy: greedy, whole: whole}
+	err := s.change("extend", h.hold)
+	if err == nil && h.short {
 		s.notice()
 	}
-	return next, err
+	return h.next, err
+}
+
+// holding is how more is held for a call, in a transaction that leaves no mark where it tells nothing.
+type holding struct {
+	s             *session
+	account       *billing.Account
+	now, limit    time.Time
+	greedy, whole bool
+
+	next  billing.Extension
+	short bool
+	tried *models.Call // what the last try has made of the call
+}
+
+func (h *holding) hold(ctx context.Context, tx *models.Store, call *models.Call) error {
+	if h.tried != nil {
+		stored, err := tx.CallByID(ctx, call.ID)
+		if err != nil {
+			return err
+		}
+		if stored.Caps == h.tried.Caps && stored.HoldMicros == h.tried.HoldMicros {
+			*call = *h.tried // committed, and the word of it was lost
+			return nil
+		}
+	}
+	next, err := h.s.m.cfg.Rater.Extend(ctx, tx, call, h.account, h.now, h.limit, h.greedy)
+	if err != nil {
+		return err
+	}
+	if next.Last && h.whole {
+		return fmt.Errorf("pay for another party: %w", models.ErrInsufficientBalance)
+	}
+	h.s.regrant(call, next.Until)
+	h.short = next.Last && call.ShortAt == nil
+	switch {
+	case h.short:
+		if err := h.s.tellShort(ctx, tx, call, next.Until); err != nil {
+			return err
+		}
+	case !next.Last:
+		call.ShortAt = nil // money has come
+	}
+	if err := tx.UpdateCall(ctx, call, "granted_seconds", "caps", "short_at"); err != nil {
+		return err
+	}
+	made := *call
+	h.next, h.tried = next, &made
+	return nil
 }
 
 // runDry tells of a call whose balance pays for no more. It ends at its cap, unless money comes before.
