@@ -419,7 +419,13 @@ func (m *Manager) unnameCall(callID string) {
 
 // forget undoes register.
 func (m *Manager) forget(s *session) {
-	declineOffers(s.box.discard())
+	unread := s.box.discard()
+	declineOffers(unread)
+	for _, message := range unread {
+		if message.held != "" { // the balance notice came as the call ended
+			m.media.release([]string{message.held})
+		}
+	}
 	m.overflow.ended()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,6 +1,8 @@
 package calls
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -106,4 +108,28 @@ func TestCapOfAnUnansweredCallThatIsTakenOver(t *testing.T) {
 	c.adopted, c.call.Caps, c.call.RingingAt, c.call.AnsweredAt = true, 0, &rung, &answered
 	require.NoError(t, c.restoreCap())
 	require.False(t, c.purse.until.After(rung.Add(time.Duration(call.GrantedSeconds)*time.Second)))
+}
+
+// A notice that comes when its call has ended is given back.
+func TestNoticeOfACallThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, modelstest.Open(t))
+	n, _, err := s.manager.pick(t.Context())
+	require.NoError(t, err)
+	c := newSession(n, "ending")
+	require.NoError(t, s.manager.register(c))
+	path := filepath.Join(t.TempDir(), "notice.wav")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	media := s.manager.media
+	held := func() int {
+		media.mu.Lock()
+		defer media.mu.Unlock()
+		return media.held[path]
+	}
+	media.mu.Lock()
+	media.held[path] = 1
+	media.mu.Unlock()
+	require.True(t, c.box.put(message{held: path}))
+	s.manager.forget(c)
+	require.Zero(t, held())
 }
