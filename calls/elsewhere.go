@@ -96,6 +96,7 @@ func (m *Manager) dialElsewhere(ctx context.Context, n *node, callID string) err
 	s := newSession(n, call.ChannelID)
 	s.app, s.flow.over = app, over
 	s.dial = command
+	s.purse.counted = false // it may have been dialled over another trunk before
 	s.unplaced.Store(true)
 	s.received.Store(command.Position)
 	s.setCall(call)

@@ -1,6 +1,8 @@
 package calls
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -132,4 +134,40 @@ func TestNoticeOfACallThatHasEnded(t *testing.T) {
 	require.True(t, c.box.put(message{held: path}))
 	s.manager.forget(c)
 	require.Zero(t, held())
+}
+
+// Whoever dials a call for another controller knows what its earlier attempts have cost.
+func TestAttemptsOfACallThatIsDialledElsewhere(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := heldScene(t, store, deaf, bySecond(t))
+		other := s.elsewhere(deaf, bySecond(t))
+		s.answers("/answer", reply(`[{"action":"say","text":"Long"}]`))
+		s.sw.hold("speak")
+		created, err := other.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
+		require.NoError(t, err)
+		const fee = 2_000
+		now := store.Now()
+		require.NoError(t, store.SaveLeg(t.Context(), &models.Leg{
+			CallID: created.ID, CustomerID: created.CustomerID, ChannelID: "before", Kind: models.LegAttempt, To: created.To, Status: models.LegEnded, SIPCode: 503,
+			CreatedAt: now, EndedAt: &now, Rate: &models.Rate{ConnectMicros: fee, ConnectOn: models.ConnectOnAttempt, IncrementSeconds: 1},
+		}))
+		paid := make(chan error, 10)
+		s.sw.script("sched_api", func(c command) error {
+			call, err := store.CallByChannel(context.WithoutCancel(t.Context()), c.channel)
+			if err == nil {
+				_, seconds := capOf(t, c)
+				rate := models.Rate{PerMinuteMicros: outboundPrice, IncrementSeconds: 1}
+				if call.HoldMicros < fee+rate.Cost(true, int(time.Since(*call.AnsweredAt)/time.Second)+seconds) {
+					err = errors.New("what is held does not pay for the attempt")
+				}
+			}
+			paid <- err
+			return nil
+		})
+		require.NoError(t, s.manager.dialElsewhere(t.Context(), s.manager.nodes[s.node.ID], created.ID))
+		require.NoError(t, <-paid)
+		s.sw.hangup(created.ChannelID, causeNormal, "variable_sip_hangup_disposition", "recv_bye", "variable_billsec", "1")
+		require.EqualValues(t, 1_000+fee, s.end().CostMicros)
+	})
 }
