@@ -41,6 +41,7 @@ type called struct {
 	target  actions.Target
 	ways    []way // nil for a SIP URI
 	tried   int
+	begun   bool   // it was called over one of them, not only passed over
 	refused string // the reason, where the customer's limits do not let it be called
 }
 
@@ -376,6 +377,7 @@ func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 		return "", fmt.Errorf("store the legs: %w", err)
 	}
 	for _, l := range legs {
+		l.party.begun = true
 		if l.facts == nil {
 			s.followLeg(l)
 		}

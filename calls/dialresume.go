@@ -61,7 +61,7 @@ func (d *dialing) recall() error {
 			continue
 		}
 		l := d.restore(rows[found], d.parties[known.Party])
-		d.legs = append(d.legs, l)
+		d.legs, l.party.begun = append(d.legs, l), true
 		if i >= at.Round {
 			d.resumed = append(d.resumed, l)
 		}

@@ -170,7 +170,7 @@ func (d *dialing) take(ctx context.Context, tx *models.Store, l *leg) {
 		return
 	}
 	b := models.Beginning{Lives: 1}
-	if l.party.tried == 1 {
+	if !l.party.begun {
 		b.Starts = 1
 	}
 	if d.bounded {

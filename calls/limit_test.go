@@ -244,3 +244,25 @@ func TestRerouteKeepsToTheDestinations(t *testing.T) {
 	require.Equal(t, []any{ReasonCarrierError, *created.TrunkID}, []any{call.Reason, *call.TrunkID})
 	require.Empty(t, s.dataOf(call.ID, "call.rerouted"))
 }
+
+// A party that its first trunk has no room for begins when it is called over the next one.
+func TestPartiesOverTheNextTrunkCount(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		trunks := s.trunks(2)
+		trunks[0].Limits.MaxCalls = 1 // the call itself
+		require.NoError(t, store.UpdateTrunk(t.Context(), trunks[0]))
+		s.limit(models.CustomerLimits{DailyLimits: models.DailyLimits{MaxCallsPerDay: 2}})
+		s.answers("/answer", reply(`[{"action":"dial","to":["+15550000200","+15550000201"],"strategy":"sequential"},{"action":"hangup"}]`))
+		s.sw.dials(map[string]dialedParty{"0200": {cause: "USER_BUSY", sip: "486"}, "0201": {cause: "USER_BUSY", sip: "486"}})
+		call := s.create()
+		s.end()
+		bridges := s.bridges()
+		require.Len(t, bridges, 1)
+		require.Contains(t, bridges[0], "0200")
+		require.NotContains(t, bridges[0], "0201")
+		result := s.data(call.ID, "call.action_completed")["result"].(map[string]any)
+		require.Equal(t, []any{map[string]any{"to": "+15550000201", "reason": ReasonCustomerLimit}}, result["refused"])
+	})
+}
