@@ -35,6 +35,8 @@ const (
 type purse struct {
 	// until is when the switch ends the call; zero while it has no cap yet.
 	until time.Time
+	// guessed says that the switch may end it later: until is the first moment at which it may.
+	guessed bool
 	// spent is what the legs that have ended have cost, where counted says that it was reckoned up.
 	spent   int64
 	counted bool
@@ -131,7 +133,7 @@ func (s *session) capAnswered() {
 	if s.purse.until.IsZero() && s.call.AnsweredAt != nil {
 		since := *s.call.AnsweredAt
 		if s.call.Direction == DirectionInbound && s.call.RingingAt != nil {
-			since = *s.call.RingingAt
+			since, s.purse.guessed = *s.call.RingingAt, true
 		}
 		s.purse.until = since.Add(time.Duration(s.call.GrantedSeconds) * time.Second)
 		s.watchCap()
@@ -189,7 +191,7 @@ func (s *session) moveCap(until time.Time, left int) error {
 	if err != nil {
 		return err
 	}
-	s.purse.until = until
+	s.purse.until, s.purse.guessed = until, false
 	s.watchCap()
 	for old := n - 1; old >= max(n-left, 0); old-- {
 		err := s.order("delete the old cap", func(ctx context.Context) error { return s.node.sw.Unschedule(ctx, capGroup(s.channel, old)) })
@@ -291,7 +293,7 @@ func (s *session) extend(more ...*leg) error {
 	if errors.Is(err, models.ErrBalanceTaken) || errors.Is(err, models.ErrSpendLimit) {
 		next, err = s.holdMore(account, now, limit, false, len(more) > 0)
 	}
-	if unpaid(err) && len(more) == 0 && until.After(s.purse.until) {
+	if unpaid(err) && len(more) == 0 && (until.After(s.purse.until) || s.purse.guessed) {
 		// All that is paid for is given, before it is told that there is no more.
 		if failed := s.recap(until); failed != nil {
 			return failed
@@ -319,7 +321,7 @@ func (s *session) recap(until time.Time) error {
 // coverUntil gives the switch an earlier cap, or the first one: what is held pays for the parties that are about to be called no longer. A later one has
 // time until the old one is near.
 func (s *session) coverUntil(until time.Time) error {
-	if !s.purse.until.IsZero() && !until.Before(s.purse.until) {
+	if !s.purse.until.IsZero() && !until.Before(s.purse.until) && !s.purse.guessed {
 		return nil
 	}
 	if s.purse.until.IsZero() && s.call.Caps == 0 {

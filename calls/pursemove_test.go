@@ -109,7 +109,10 @@ func TestCapOfAnUnansweredCallThatIsTakenOver(t *testing.T) {
 	rung, answered := now.Add(-100*time.Second), now.Add(-60*time.Second)
 	c.adopted, c.call.Caps, c.call.RingingAt, c.call.AnsweredAt = true, 0, &rung, &answered
 	require.NoError(t, c.restoreCap())
-	require.False(t, c.purse.until.After(rung.Add(time.Duration(call.GrantedSeconds)*time.Second)))
+	first := rung.Add(time.Duration(call.GrantedSeconds) * time.Second)
+	require.False(t, c.purse.until.After(first))
+	require.NoError(t, c.coverUntil(first.Add(10*time.Second)), "a party is called: the switch may have a cap as late as that")
+	require.Equal(t, first.Add(10*time.Second), c.purse.until)
 }
 
 // A notice that comes when its call has ended is given back.
