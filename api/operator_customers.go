@@ -24,6 +24,7 @@ type customerObject struct {
 	CreditLimitMicros int64   `json:"credit_limit_micros"`
 	AvailableMicros   int64   `json:"available_micros"`
 	LowBalanceMicros  *int64  `json:"low_balance_micros"`
+	RateDeckID        *string `json:"rate_deck_id" doc:"The customer's own rate deck; null: the default one of the currency."`
 	CreatedAt         string  `json:"created_at" format:"date-time"`
 }
 
@@ -57,7 +58,7 @@ func toCustomer(c *models.Customer) customerObject {
 		Balance: billing.FormatAmount(c.BalanceMicros), Held: billing.FormatAmount(c.HeldMicros), CreditLimit: billing.FormatAmount(c.CreditLimitMicros),
 		Available: billing.FormatAmount(c.FreeMicros()), LowBalance: amountOrNil(c.LowBalanceMicros, billing.FormatAmount),
 		BalanceMicros: c.BalanceMicros, HeldMicros: c.HeldMicros, CreditLimitMicros: c.CreditLimitMicros, AvailableMicros: c.FreeMicros(),
-		LowBalanceMicros: c.LowBalanceMicros, CreatedAt: stamp(c.CreatedAt),
+		LowBalanceMicros: c.LowBalanceMicros, RateDeckID: orNil(c.RateDeckID), CreatedAt: stamp(c.CreatedAt),
 	}
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/csv"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,10 +75,14 @@ func TestRateDecksOfOperators(t *testing.T) {
 			b.patch(whose+"/rate-deck", object{"rate_deck_id": foreign.ID}).refused(codeInvalidRequest, "rate_deck_id")
 			b.patch(whose+"/rate-deck", object{"rate_deck_id": "deck_absent"}).refused(codeNotFound, "rate_deck_id")
 			require.Equal(b.t, own.ID, b.patch(whose+"/rate-deck", object{"rate_deck_id": own.ID}).is(200).str("rate_deck_id"))
+			require.Equal(b.t, own.ID, b.get(whose).is(200).str("rate_deck_id"))
+			list := b.get(whose[:strings.LastIndex(whose, "/")]).is(200).data()
+			require.True(b.t, slices.ContainsFunc(list, func(item any) bool { return item.(object)["rate_deck_id"] == own.ID }), "%v", list)
 			b.delete("/operator/v1/rate-decks/"+own.ID).refused(codeResourceInUse, "")
 			detail := b.get("/operator/v1/rate-decks/" + own.ID).is(200).json()
 			require.Equal(b.t, 1., detail["customers"].(float64)+detail["trunks"].(float64))
 			require.Nil(b.t, b.patch(whose+"/rate-deck", object{"rate_deck_id": nil}).is(200).json()["rate_deck_id"])
+			require.Nil(b.t, b.get(whose).is(200).json()["rate_deck_id"])
 			b.delete("/operator/v1/rate-decks/" + own.ID).is(204)
 			b.get("/operator/v1/rate-decks/"+own.ID).refused(codeNotFound, "")
 		}

@@ -16,9 +16,15 @@ type gatewayObject struct {
 	UpdatedAt string  `json:"updated_at" format:"date-time"`
 }
 
-// trunkDetail is a trunk as operators see one.
-type trunkDetail struct {
+// operatorTrunk is a trunk as operators see one: customers are not shown decks.
+type operatorTrunk struct {
 	trunkObject
+	RateDeckID *string `json:"rate_deck_id" doc:"The rate deck of what goes over the trunk; null: that of the customer."`
+}
+
+// trunkDetail is a trunk with what the nodes say.
+type trunkDetail struct {
+	operatorTrunk
 	Gateways []gatewayObject `json:"gateways" doc:"What each node says of it; empty for an inbound trunk, and while no node reports."`
 }
 
@@ -32,10 +38,10 @@ var operatorTrunkFilters = append([]param{
 func (s *Server) operatorTrunkRoutes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/operator/v1/trunks", id: "findTrunks", tag: "trunks", summary: "List the trunks of all customers, newest first",
-			role: models.RoleViewer, query: operatorTrunkFilters, status: ok, response: list[trunkObject]{}, handle: s.findTrunks},
+			role: models.RoleViewer, query: operatorTrunkFilters, status: ok, response: list[operatorTrunk]{}, handle: s.findTrunks},
 		{method: http.MethodPost, path: "/operator/v1/trunks", id: "createCustomerTrunk", tag: "trunks", summary: "Create a trunk of a customer",
 			details: "As POST /v1/trunks, with the customer_id beside its fields: with proxy it is outbound, with inbound_ip inbound.",
-			role:    models.RoleOperator, request: customerTrunkCreate{}, status: created, response: trunkObject{}, handle: s.createCustomerTrunk,
+			role:    models.RoleOperator, request: customerTrunkCreate{}, status: created, response: operatorTrunk{}, handle: s.createCustomerTrunk,
 			codes: []string{codeGatewayNameExists, codeInboundIPExists, codeNotFound}},
 		{method: http.MethodGet, path: "/operator/v1/trunks/:id", id: "findTrunk", tag: "trunks", summary: "Get a trunk with what each node says of it",
 			role: models.RoleViewer, status: ok, response: trunkDetail{}, handle: s.findTrunk},
@@ -71,7 +77,10 @@ func (s *Server) createCustomerTrunk(r *request) (any, error) {
 	if problem, ok := errors.AsType[*Error](err); ok && problem.Code == codeNotFound && problem.Field == "application_id" {
 		return nil, &Error{Code: codeNotFound, Field: problem.Field, Message: "application_id names no application of the customer"}
 	}
-	return made, err
+	if err != nil {
+		return nil, err
+	}
+	return operatorTrunk{trunkObject: made}, nil // a new trunk has no deck
 }
 
 type trunkSwitchUpdate struct {
@@ -135,8 +144,15 @@ func (s *Server) findTrunks(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := listOf(rows, next, toTrunk)
-	return answer, s.withStatus(r, answer.Data)
+	shown := listOf(rows, next, toTrunk)
+	if err := s.withStatus(r, shown.Data); err != nil {
+		return nil, err
+	}
+	answer := list[operatorTrunk]{Data: make([]operatorTrunk, len(rows)), Count: shown.Count, HasMore: shown.HasMore, NextCursor: shown.NextCursor}
+	for i := range rows {
+		answer.Data[i] = operatorTrunk{trunkObject: shown.Data[i], RateDeckID: orNil(rows[i].RateDeckID)}
+	}
+	return answer, nil
 }
 
 func (s *Server) findTrunk(r *request) (any, error) {
@@ -159,7 +175,7 @@ func (s *Server) findTrunk(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	detail := trunkDetail{trunkObject: shown[0], Gateways: []gatewayObject{}}
+	detail := trunkDetail{operatorTrunk: operatorTrunk{trunkObject: shown[0], RateDeckID: orNil(trunk.RateDeckID)}, Gateways: []gatewayObject{}}
 	for _, report := range reports {
 		detail.Gateways = append(detail.Gateways, gatewayObject{
 			Node: nodes[report.NodeID], State: report.State, Status: report.Status, PingMS: report.PingMS, UpdatedAt: stamp(report.UpdatedAt),

@@ -178,7 +178,7 @@ func (c *checks) login(t *models.Trunk) {
 func (s *Server) createTrunk(r *request) (any, error) { return s.makeTrunk(r, body[trunkCreate](r)) }
 
 // makeTrunk creates a trunk of the request's customer.
-func (s *Server) makeTrunk(r *request, in *trunkCreate) (any, error) {
+func (s *Server) makeTrunk(r *request, in *trunkCreate) (trunkObject, error) {
 	c := &checks{}
 	c.required("name", in.Name)
 	direction := models.Outbound
@@ -212,7 +212,7 @@ func (s *Server) makeTrunk(r *request, in *trunkCreate) (any, error) {
 	c.limits(&in.trunkLimits, r.given, &trunk.Limits)
 	c.endpoint(&trunk)
 	if err := c.failed(); err != nil {
-		return nil, err
+		return trunkObject{}, err
 	}
 	var answer trunkObject
 	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
@@ -227,7 +227,7 @@ func (s *Server) makeTrunk(r *request, in *trunkCreate) (any, error) {
 		return r.keep(tx, created, answer)
 	})
 	if err != nil {
-		return nil, err
+		return trunkObject{}, err
 	}
 	s.dialplanChanged()
 	return answer, nil

@@ -14,7 +14,7 @@ func TestCustomersAccount(t *testing.T) { //nolint:paralleltest // t.Setenv
 	api.as(t, "op_good")
 	customer := object{
 		"id": "cust_1", "name": "Acme", "status": "suspended", "currency": "EUR", "balance": "-2.00", "held": "0.60", "credit_limit": "10.00", "available": "7.40",
-		"low_balance": "3.00", "live_calls": 2,
+		"low_balance": "3.00", "rate_deck_id": "deck_1", "live_calls": 2,
 	}
 	api.says("GET /customers/cust_1", 200, customer)
 	var sent object
@@ -41,8 +41,8 @@ func TestCustomersAccount(t *testing.T) { //nolint:paralleltest // t.Setenv
 		require.Equal(t, want, sent, command)
 	}
 	lines := strings.Split(runs(t, 0, "customers", "show", "cust_1").out, "\n")
-	require.Regexp(t, `^ID +NAME +STATUS +BALANCE +HELD +CREDIT +AVAILABLE +LOW AT +CURRENCY +LIVE CALLS$`, lines[0])
-	require.Regexp(t, `^cust_1 +Acme +suspended +-2.00 +0.60 +10.00 +7.40 +3.00 +EUR +2$`, lines[1])
+	require.Regexp(t, `^ID +NAME +STATUS +BALANCE +HELD +CREDIT +AVAILABLE +LOW AT +CURRENCY +RATE DECK +LIVE CALLS$`, lines[0])
+	require.Regexp(t, `^cust_1 +Acme +suspended +-2.00 +0.60 +10.00 +7.40 +3.00 +EUR +deck_1 +2$`, lines[1])
 	runs(t, 2, "customers", "update", "cust_1")
 	runs(t, 2, "customers", "adjust", "cust_1", "3", "--key", "k")
 }

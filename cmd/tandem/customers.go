@@ -19,6 +19,7 @@ type customerItem struct {
 	CreditLimit string  `json:"credit_limit"`
 	Available   string  `json:"available"`
 	LowBalance  *string `json:"low_balance"`
+	RateDeckID  *string `json:"rate_deck_id"`
 	CreatedAt   string  `json:"created_at"`
 	LiveCalls   *int64  `json:"live_calls"`
 }
@@ -42,6 +43,7 @@ var (
 		column[customerItem]{title: "AVAILABLE", text: func(i *customerItem) string { return i.Available }},
 		column[customerItem]{title: "LOW AT", text: func(i *customerItem) string { return text(i.LowBalance) }},
 		column[customerItem]{title: "CURRENCY", text: func(i *customerItem) string { return i.Currency }},
+		column[customerItem]{title: "RATE DECK", text: func(i *customerItem) string { return text(i.RateDeckID) }},
 		column[customerItem]{title: "LIVE CALLS", text: func(i *customerItem) string {
 			if i.LiveCalls == nil {
 				return ""

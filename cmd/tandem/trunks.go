@@ -21,6 +21,7 @@ type trunkItem struct {
 	InboundIPs         []string      `json:"inbound_ips"`
 	RegistrationStatus string        `json:"registration_status"`
 	Gateways           []gatewayItem `json:"gateways"`
+	RateDeckID         *string       `json:"rate_deck_id"`
 	CreatedAt          string        `json:"created_at"`
 }
 
@@ -59,6 +60,7 @@ var trunkView = view[trunkItem]{
 		{title: "PROXY OR ADDRESSES", text: (*trunkItem).end},
 		{title: "GATEWAY", wide: true, text: func(i *trunkItem) string { return i.GatewayName }},
 		{title: "CUSTOMER", wide: true, text: func(i *trunkItem) string { return i.CustomerID }},
+		{title: "RATE DECK", wide: true, text: func(i *trunkItem) string { return text(i.RateDeckID) }},
 		{title: "CREATED", wide: true, text: func(i *trunkItem) string { return i.CreatedAt }},
 	},
 }
