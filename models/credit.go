@@ -29,6 +29,14 @@ func (s *Store) credit() *goose.Migration {
 				"PRAGMA writable_schema = RESET")
 		}
 		return &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+			// SQLite holds the rows that are there to no new check, and balances below zero would stand against every change of their rows.
+			var uncovered int
+			if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM customers WHERE NOT ("+to+")").Scan(&uncovered); err != nil {
+				return fmt.Errorf("credit of customers: %w", err)
+			}
+			if uncovered > 0 {
+				return fmt.Errorf("the balances of %d customers do not cover what is held: credit or adjust them first", uncovered)
+			}
 			for _, statement := range statements {
 				if _, err := tx.ExecContext(ctx, statement); err != nil {
 					return fmt.Errorf("credit of customers: %w", err)
