@@ -1,10 +1,12 @@
 package calls
 
 import (
+	"net/http"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tandem/models"
@@ -54,6 +56,32 @@ func TestDestinationsOfAnApplication(t *testing.T) {
 			"the application may not call there: denied by +1202", "the customer may not call there: premium numbers are not allowed",
 			"the application may not call there: not among the allowed destinations",
 		}, told)
+	})
+}
+
+// A limit that an application gets counts for whom its live calls dial from then on.
+func TestLimitsOfAnApplicationChange(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		change := func(limits models.ApplicationLimits, body string) func(http.ResponseWriter, asked) {
+			return func(w http.ResponseWriter, a asked) {
+				app := *s.app
+				app.Limits = limits
+				assert.NoError(t, store.UpdateApplication(t.Context(), &app))
+				reply(body)(w, a)
+			}
+		}
+		s.answers("/answer", change(models.ApplicationLimits{DeniedDestinations: []string{"+1202"}},
+			`[{"action":"dial","to":["+12025550100"],"result_url":"`+s.server.URL+`/result"}]`))
+		s.answers("/result", change(models.ApplicationLimits{MaxCalls: 1}, `[{"action":"dial","to":["+15550100003"],"result_url":"`+s.server.URL+`/last"}]`))
+		s.answers("/last", reply(`[{"action":"hangup"}]`))
+		s.callIn()
+		s.end()
+		asks := s.requests()
+		results := asks[len(asks)-2:]
+		require.Equal(t, []any{dialFailed, ReasonDestination}, []any{results[0].Result["dial_status"], results[0].Result["reason"]})
+		require.Equal(t, []any{dialFailed, ReasonApplicationLimit}, []any{results[1].Result["dial_status"], results[1].Result["reason"]})
 	})
 }
 

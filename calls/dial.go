@@ -20,19 +20,20 @@ type dialing struct {
 	// announce is heard by the party that answers before it is joined.
 	announce []actions.Action
 
-	parties  []*called
-	limit    time.Duration
-	joined   func(*leg) error // called once a party is joined, and is wanted
-	told     bool             // joined was called
-	full     bool             // a trunk was passed over that had all the calls that it may have
-	bounded  bool             // the customer may have only so many calls
-	tape     *recording       // of the connection
-	group    esl.Group        // what all rounds have in common
-	ringback esl.Ringback
-	legs     []*leg // of all rounds, in order
-	begins   int    // where the current round's legs begin
-	first    int    // party of the current rounds, of a sequential dial
-	resumed  []*leg // of the round that an earlier controller had begun, until it is gone on with
+	parties    []*called
+	limit      time.Duration
+	joined     func(*leg) error // called once a party is joined, and is wanted
+	told       bool             // joined was called
+	full       bool             // a trunk was passed over that had all the calls that it may have
+	bounded    bool             // the customer may have only so many calls
+	appBounded bool             // so may the application
+	tape       *recording       // of the connection
+	group      esl.Group        // what all rounds have in common
+	ringback   esl.Ringback
+	legs       []*leg // of all rounds, in order
+	begins     int    // where the current round's legs begin
+	first      int    // party of the current rounds, of a sequential dial
+	resumed    []*leg // of the round that an earlier controller had begun, until it is gone on with
 }
 
 // called is one target and the ways to reach it by.

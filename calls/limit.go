@@ -113,7 +113,7 @@ func (s *session) mayCallTarget(number, uri string) error {
 	if err != nil {
 		return err
 	}
-	return s.m.mayCall(s.app, limits, number, uri)
+	return s.m.mayCall(s.application(), limits, number, uri)
 }
 
 // limits are those of the call's customer: while the database is away, as they were last read.
@@ -131,6 +131,21 @@ func (s *session) limits() (*models.CustomerLimits, error) {
 			return nil, err
 		}
 	}
+}
+
+// application is that of the call with the limits that it has now: while the database is away, or when it is deleted, those that it had when the call
+// came here.
+func (s *session) application() *models.Application {
+	if s.m.outage.err() != nil {
+		return s.app
+	}
+	ctx, cancel := context.WithTimeout(s.m.ctx, storeTimeout)
+	defer cancel()
+	app, err := s.m.cfg.Store.Application(ctx, s.call.CustomerID, s.call.ApplicationID)
+	if err != nil {
+		return s.app
+	}
+	return app
 }
 
 // refuseTarget tells of a party that is not called because of limits. A controller that goes on with the action does not tell again.
@@ -152,10 +167,11 @@ func (d *dialing) allow(verb string) error {
 	if err != nil {
 		return err
 	}
-	d.bounded = limits.Bounded()
+	app := d.s.application()
+	d.bounded, d.appBounded = limits.Bounded(), app.Limits.Bounded()
 	for i, party := range d.parties {
 		denied := (*DestinationError)(nil)
-		if errors.As(d.s.m.mayCall(d.s.app, limits, party.target.Number, party.target.SIP), &denied) {
+		if errors.As(d.s.m.mayCall(app, limits, party.target.Number, party.target.SIP), &denied) {
 			if err := d.refuseTarget(verb, i, ReasonDestination, denied.Error()); err != nil {
 				return err
 			}
@@ -176,7 +192,7 @@ func (d *dialing) take(ctx context.Context, tx *models.Store, l *leg) {
 	if d.bounded {
 		tx.TakeCustomer(ctx, l.row.CustomerID, b)
 	}
-	if d.s.app.Limits.Bounded() {
+	if d.appBounded {
 		tx.TakeApplication(ctx, d.s.app.ID, b)
 	}
 }
