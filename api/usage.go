@@ -22,7 +22,7 @@ type usageCounts struct {
 
 // usageGroup is a group of calls.
 type usageGroup struct {
-	Key  *string `json:"key" doc:"The day (YYYY-MM-DD, UTC), the id of the application or trunk, the direction, or what the rate calls the destination; null for legs without a trunk, or whose rate names no destination." example:"2026-01-31"`
+	Key  *string `json:"key" doc:"The day (YYYY-MM-DD, UTC), the id of the application or trunk, the direction, or what the rate calls the destination, its prefix where it has no name; null for legs without a trunk, or whose rate is for every number and has no name." example:"2026-01-31"`
 	Name *string `json:"name" doc:"What the application or trunk is called; null for other groups."`
 	usageCounts
 }

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -29,7 +30,7 @@ type Charge struct {
 	Answered      bool
 	BilledSeconds int
 	AmountMicros  int64
-	// ApplicationID and Direction are the call's, Destination is what the rate calls it, and ChargedSeconds for how long an answered leg is charged.
+	// ApplicationID and Direction are the call's, Destination is what the rate calls it, or its prefix where it has no name, and ChargedSeconds for how long an answered leg is charged.
 	// AddCharges takes them down for Usage to count by.
 	ApplicationID  string
 	Direction      string
@@ -51,7 +52,7 @@ func (s *Store) AddCharges(ctx context.Context, charges []Charge) error {
 	}
 	for i := range charges {
 		line := &charges[i]
-		line.CreatedAt, line.ApplicationID, line.Direction, line.Destination, line.ChargedSeconds = s.settling(), of.ApplicationID, of.Direction, line.Rate.Destination, 0
+		line.CreatedAt, line.ApplicationID, line.Direction, line.Destination, line.ChargedSeconds = s.settling(), of.ApplicationID, of.Direction, cmp.Or(line.Rate.Destination, line.Rate.Prefix), 0
 		if line.Answered {
 			line.ChargedSeconds = line.Rate.Billed(line.BilledSeconds)
 		}

@@ -20,7 +20,7 @@ const (
 // UsageRow is what a group of a customer's calls came to. Day, application and direction are counted by calls, trunk and destination by legs: each line of
 // a bill under its own. Cost is that of all lines whatever is counted, so its sum is the same in every grouping.
 type UsageRow struct {
-	// Key is the day (YYYY-MM-DD, UTC), the id of the application or trunk, the direction, or the rate's name of the destination; a trunk or
+	// Key is the day (YYYY-MM-DD, UTC), the id of the application or trunk, the direction, or the rate's name of the destination, its prefix where it has none; a trunk or
 	// destination may be empty. Name is that of the application or trunk.
 	Key, Name string
 	// Calls is how many there were, and Answered how many of them somebody answered.

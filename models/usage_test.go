@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -78,7 +79,7 @@ func (m *accountMachine) settle(rt *rapid.T) {
 		line := models.Charge{
 			CallID: call.ID, LegID: call.ID, CustomerID: o.customer.ID, Kind: models.ChargeCall, Target: "+2", Answered: rapid.Bool().Draw(rt, "answered"),
 			Rate: models.Rate{
-				Destination: rapid.SampledFrom([]string{"", "A", "B"}).Draw(rt, "destination"), PerMinuteMicros: rapid.Int64Range(0, 50_000).Draw(rt, "price"),
+				Destination: rapid.SampledFrom([]string{"", "A", "B"}).Draw(rt, "destination"), Prefix: rapid.SampledFrom([]string{"", "31", "A"}).Draw(rt, "prefix"), PerMinuteMicros: rapid.Int64Range(0, 50_000).Draw(rt, "price"),
 				ConnectMicros: rapid.Int64Range(0, 2).Draw(rt, "connect"), ConnectOn: models.ConnectOnAttempt, IncrementSeconds: rapid.SampledFrom([]int{1, 6, 60}).Draw(rt, "increment"),
 			},
 		}
@@ -163,7 +164,7 @@ func (m *accountMachine) check(rt *rapid.T) {
 		models.UsageByApplication: func(c *settledCall, l *models.Charge) (string, bool) { return c.app, l.Kind == models.ChargeCall },
 		models.UsageByDirection:   func(c *settledCall, l *models.Charge) (string, bool) { return c.direction, l.Kind == models.ChargeCall },
 		models.UsageByDestination: func(_ *settledCall, l *models.Charge) (string, bool) {
-			return l.Rate.Destination, l.Kind != models.ChargeWaived
+			return cmp.Or(l.Rate.Destination, l.Rate.Prefix), l.Kind != models.ChargeWaived
 		},
 		models.UsageByTrunk: func(_ *settledCall, l *models.Charge) (string, bool) {
 			if l.TrunkID == nil {
