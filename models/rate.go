@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func (r *DeckRate) Rate() Rate {
 }
 
 // DecksFor returns the decks that are asked for the price of a leg, the first one first: those with the ids that are not empty, in their
-// order, then the default one of the currency.
+// order, then the default one of the currency, each once.
 func (s *Store) DecksFor(ctx context.Context, currency string, ids ...string) ([]RateDeck, error) {
 	query := s.read(ctx).Where("is_default AND currency = ?", currency)
 	var named []string
@@ -154,7 +155,8 @@ func (s *Store) DecksFor(ctx context.Context, currency string, ids ...string) ([
 	var decks []RateDeck
 	for _, id := range append(named, "") {
 		for _, row := range rows {
-			if row.ID == id || id == "" && row.IsDefault && row.Currency == currency {
+			asked := slices.ContainsFunc(decks, func(d RateDeck) bool { return d.ID == row.ID })
+			if !asked && (row.ID == id || id == "" && row.IsDefault && row.Currency == currency) {
 				decks = append(decks, row)
 			}
 		}

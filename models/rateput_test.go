@@ -326,6 +326,9 @@ func TestEffectiveRate(t *testing.T) {
 		customer.Unlisted = models.UnlistedRefuse
 		require.NoError(t, s.UpdateRateDeck(ctx, customer))
 		require.Equal(t, "-!", walk("+44201234567", day(1)), "the default deck is not asked")
+		decks, err := s.DecksFor(ctx, "EUR", common.ID, common.ID)
+		require.NoError(t, err)
+		require.Len(t, decks, 1, "no deck is asked twice")
 		answers, err := s.EffectiveRate(ctx, nil, models.Outbound, "+31201234567", day(1))
 		require.NoError(t, err)
 		require.Empty(t, answers)
