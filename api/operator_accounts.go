@@ -147,6 +147,7 @@ func (s *Server) post(r *request, family, kind, key string, micros int64, note s
 		}
 		answer = toLedger(entry)
 		r.concerns(id, id)
+		r.auditNote("ledger_entry", entry.ID) // a request that is repeated names the same one
 		return nil
 	})
 	return answer, err

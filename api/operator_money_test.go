@@ -1,6 +1,8 @@
 package api
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +23,12 @@ func TestOperatorMoney(t *testing.T) {
 			paid := b.post(credits, object{"amount": "0.000001", "key": "invoice-1", "note": "thanks"}).is(201)
 			require.Equal(t, []string{"0.000001", "12.500001"}, []string{paid.str("amount"), paid.str("balance")})
 		}
+		var told []string
+		for _, entry := range b.get("/operator/v1/audit?action=creditCustomer").is(200).data() {
+			told = append(told, fmt.Sprint(entry.(object)["detail"].(object)["ledger_entry"]))
+		}
+		require.NotContains(t, told, fmt.Sprint(nil))
+		require.Len(t, slices.Compact(told), 1, "the audit trail says that it was one payment")
 		b.post(credits, object{"amount": "2", "key": "invoice-1"}).refused(codeIdempotencyConflict, "key")
 		require.Equal(t, "12.500001", b.get("/operator/v1/customers/"+made.str("id")).is(200).str("balance"))
 		require.Len(t, b.get("/operator/v1/customers/"+made.str("id")+"/ledger").is(200).data(), 2)
