@@ -158,7 +158,7 @@ func TestLedgerCSV(t *testing.T) {
 			}
 			return nil
 		}))
-		for i, note := range []string{`=HYPERLINK("http://x","y")`, "+1", "-1", "@SUM(A1)", "\tx", "＝1", "a,\"b\"\nc", "plain"} {
+		for i, note := range []string{`=HYPERLINK("http://x","y")`, "+1", "-1", "@SUM(A1)", "\tx", "＝1", "a,\"b\"\nc", "plain", "x;=1;;+2; y"} {
 			_, err := b.store.Credit(ctx, b.customer.ID, fmt.Sprint("note", i), models.LedgerAdjust, -1, note)
 			require.NoError(b.t, err)
 		}
@@ -169,8 +169,8 @@ func TestLedgerCSV(t *testing.T) {
 		require.True(b.t, strings.HasPrefix(string(got.body), "id,created_at,kind,amount,balance,currency,call_id,note\r\n"))
 		rows, err := csv.NewReader(strings.NewReader(string(got.body))).ReadAll()
 		require.NoError(b.t, err)
-		require.Len(b.t, rows, 1+8+models.MaxPageLimit+10+1)
-		notes, balance := []string{}, int64(10_000_000+models.MaxPageLimit+10-8)
+		require.Len(b.t, rows, 1+9+models.MaxPageLimit+10+1)
+		notes, balance := []string{}, int64(10_000_000+models.MaxPageLimit+10-9)
 		for _, row := range rows[1:] {
 			require.Equal(b.t, amount(balance), row[4], "each balance is the one before it and the entry's own amount")
 			change := int64(1)
@@ -180,11 +180,11 @@ func TestLedgerCSV(t *testing.T) {
 			}
 			balance -= change
 		}
-		require.Equal(b.t, []string{"plain", "a,\"b\"\nc", "'＝1", "'\tx", "'@SUM(A1)", "'-1", "'+1", `'=HYPERLINK("http://x","y")`}, notes)
+		require.Equal(b.t, []string{"x;'=1;;'+2; y", "plain", "a,\"b\"\nc", "'＝1", "'\tx", "'@SUM(A1)", "'-1", "'+1", `'=HYPERLINK("http://x","y")`}, notes)
 		only := string(b.get("/v1/ledger?format=csv&kind=call").is(200).body)
 		require.Equal(b.t, "id,created_at,kind,amount,balance,currency,call_id,note\r\n", only)
 		operator := operatorBench(b, models.RoleViewer).get("/operator/v1/customers/" + b.customer.ID + "/ledger?format=csv&kind=adjust").is(200)
-		require.Equal(b.t, 10, strings.Count(string(operator.body), "\r\n"), "a line for each, the names, and a break within a note")
+		require.Equal(b.t, 11, strings.Count(string(operator.body), "\r\n"), "a line for each, the names, and a break within a note")
 		require.Contains(b.t, string(operator.body), ",key,actor\r\n")
 	})
 }

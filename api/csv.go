@@ -47,12 +47,15 @@ type table struct {
 const formulas = "=+-@\t\r\n＝＋－＠"
 
 // cell makes text that people have typed one that no spreadsheet runs: what begins like a formula gets an apostrophe before it, which spreadsheets take for
-// the mark of plain text.
+// the mark of plain text. Spreadsheets of countries with a decimal comma begin a new cell at a semicolon, whatever quotes are around it.
 func cell(text string) string {
-	if first, size := utf8.DecodeRuneInString(text); size > 0 && strings.ContainsRune(formulas, first) {
-		return "'" + text
+	parts := strings.Split(text, ";")
+	for i, part := range parts {
+		if first, size := utf8.DecodeRuneInString(part); size > 0 && strings.ContainsRune(formulas, first) {
+			parts[i] = "'" + part
+		}
 	}
-	return text
+	return strings.Join(parts, ";")
 }
 
 // cellOrNone is cell for what need not be there.
