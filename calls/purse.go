@@ -392,7 +392,7 @@ func (h *holding) hold(ctx context.Context, tx *models.Store, call *models.Call)
 
 // runDry tells of a call whose balance pays for no more. It ends at its cap, unless money comes before.
 func (s *session) runDry() error {
-	s.wakeForCap(capRetry)
+	s.wakeForCap(max(min(capRetry, s.purse.until.Sub(s.m.cfg.Now())/2), time.Second))
 	if s.call.ShortAt != nil {
 		return nil
 	}

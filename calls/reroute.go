@@ -78,7 +78,7 @@ func (s *session) reroute(begun time.Time) (bool, error) {
 			return false, s.unlessOver(err)
 		}
 		err = s.takeWay(&ways[i], rate, failed, len(tried))
-		if errors.Is(err, models.ErrTrunkFull) || errors.Is(err, models.ErrInsufficientBalance) {
+		if errors.Is(err, models.ErrTrunkFull) || unpaid(err) {
 			s.log.Info("trunk does not take the call", "trunk_id", ways[i].trunk.ID, "error", err)
 			continue
 		}
