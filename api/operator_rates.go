@@ -270,7 +270,19 @@ func (s *Server) endRate(r *request) (any, error) {
 }
 
 func (s *Server) deleteRate(r *request) (any, error) {
-	return nil, orNotFound(s.store.DeleteRate(r.ctx, r.params["id"]), "rate")
+	err := s.store.InTx(r.ctx, func(tx *models.Store) error {
+		rate, err := tx.DeckRateByID(r.ctx, r.params["id"])
+		if err != nil {
+			return err
+		}
+		// Nothing else will say what it was.
+		price := toDeckRate(rate)
+		for name, value := range map[string]string{"deck_id": price.DeckID, "direction": price.Direction, "prefix": price.Prefix, "per_minute": price.PerMinute} {
+			r.auditNote(name, value)
+		}
+		return tx.DeleteRate(r.ctx, rate.ID)
+	})
+	return nil, orNotFound(err, "rate")
 }
 
 // deckOf accepts the deck that a request assigns, empty for none.

@@ -154,6 +154,9 @@ func TestRatesOfOperators(t *testing.T) {
 		b.delete(rate).is(204)
 		b.delete(rate).refused(codeNotFound, "")
 		b.patch(rate, object{"valid_to": nil}).refused(codeNotFound, "")
+		gone := b.get("/operator/v1/audit?action=deleteRate").is(200).data()
+		require.Equal(b.t, object{"deck_id": deck.ID, "direction": "outbound", "prefix": later.str("prefix"), "per_minute": later.str("per_minute")},
+			gone[len(gone)-1].(object)["detail"])
 	})
 }
 
