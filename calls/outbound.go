@@ -99,7 +99,7 @@ func (m *Manager) Create(ctx context.Context, req CreateRequest) (*models.Call, 
 	stored, err := m.onNode(ctx, call, app, func(s *session, over *way) (*models.Call, error) {
 		return m.insert(ctx, call, onCreate, &over.trunk, withLimits(ctx, app, &over.trunk, withDial(ctx, s, also)))
 	})
-	m.tellExhausted(ctx, call.CustomerID, err)
+	m.tellExhausted(ctx, req.CustomerID, err) // the call may be its session's by now
 	if req.Overflow && leavesRoom(err) {
 		if call, err = m.newCall(&req); err != nil { // without the place that was looked for
 			return nil, err
