@@ -142,7 +142,7 @@ func (r *run) play(ctx context.Context, dir string, app models.Application) (err
 	if err != nil {
 		return err
 	}
-	rater, err := billing.New(billing.Config{MaxGrantSeconds: 14400})
+	rater, err := billing.New(billing.Config{MaxCallSeconds: 3600}) // an hour of a rehearsal is enough
 	if err != nil {
 		return err
 	}

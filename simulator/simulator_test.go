@@ -114,7 +114,7 @@ func TestMenu(t *testing.T) {
 	require.Equal(t, []string{
 		"api uuid_setvar playback_terminators none",
 		"api uuid_setvar tts_voice slt", "api uuid_setvar tts_engine flite", "api uuid_setvar playback_delimiter !",
-		"api sched_hangup +14400 ALLOTTED_TIMEOUT", "sendmsg execute answer",
+		"api sched_hangup +3600 ALLOTTED_TIMEOUT", "sendmsg execute answer",
 		`sendmsg execute play_and_get_digits 1 1 1 5000 # say:Press\\sone. silence_stream://1 tandem_digits_ID .* 3000`,
 		"sendmsg execute speak flite|slt|Goodbye", "api uuid_kill NORMAL_CLEARING",
 	}, commands(report))
@@ -241,7 +241,7 @@ func TestTheCapOfTheSwitch(t *testing.T) {
 	h.replies["/answer"] = []string{`[{"action":"pause","seconds":300},{"action":"redirect","url":"/answer"}]`}
 	report := h.run(`{"expect":{"status":"completed","reason":"time_limit"}}`)
 	require.True(t, report.OK, "%v", report.Problems)
-	require.InDelta(t, 14400, report.Call.Seconds, 301)
+	require.InDelta(t, 3600, report.Call.Seconds, 301)
 	report = h.run(`{}`)
 	require.Equal(t, "time_limit", report.Call.Reason)
 }
