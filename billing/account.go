@@ -33,16 +33,6 @@ func (a *Account) Cost(at time.Time) int64 {
 	return sum
 }
 
-// Free says whether none of the legs that run costs anything more.
-func (a *Account) Free() bool {
-	for i := range a.Legs {
-		if !a.Legs[i].Rate.Free() {
-			return false
-		}
-	}
-	return true
-}
-
 // Until is the last moment at which a hold still covers the call: whole seconds from the beginning of its first leg, at most limit. Where it covers
 // not even now, that is the last whole second before now.
 func (a *Account) Until(hold int64, now, limit time.Time) time.Time {

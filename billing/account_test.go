@@ -38,8 +38,6 @@ func TestAccountCost(t *testing.T) {
 	} {
 		require.Equal(t, test.want, account.Cost(noon.Add(seconds(test.at))), "after %v s", test.at)
 	}
-	require.False(t, account.Free())
-	require.True(t, (&billing.Account{SpentMicros: 7, Legs: []billing.Running{{}}}).Free(), "what was spent is over")
 	require.Equal(t, int64(7), (&billing.Account{SpentMicros: 7}).Cost(noon))
 
 	huge := models.Rate{ConnectMicros: math.MaxInt64 - 3, IncrementSeconds: 1}

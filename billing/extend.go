@@ -25,10 +25,11 @@ func (r *Rater) Covers(call *models.Call, account *Account, now, limit time.Time
 }
 
 // Extend holds more for a call that goes on, so that its account is covered for longer: by a hundredth of the free balance, at least by the least grant
-// from now, at most by MaxGrantSeconds, in whole increments, and never beyond limit. Where the free balance does not pay for the least, all that it pays for is held, and
-// Last is set. models.ErrInsufficientBalance where it pays for nothing beyond what is held. It belongs in the transaction that stores the
-// new grant, and sets the call's HoldMicros; the transaction fails with models.ErrBalanceTaken where others were faster, with
-// models.ErrSpendLimit where that is more than may be spent on the day, and is to be tried again with greedy false, which takes no more than the least. Afterwards the switch is given the new cap, and only then the old one is deleted.
+// from now, at most by MaxGrantSeconds, in whole increments, and never beyond limit. Where the free balance does not pay for the least, all that it
+// pays for is held, and Last is set. models.ErrInsufficientBalance where it pays for nothing beyond what is held. It belongs in the transaction that
+// stores the new grant, and sets the call's HoldMicros. The transaction fails with models.ErrBalanceTaken where others were faster, with
+// models.ErrSpendLimit where that is more than may be spent on the day, and is to be tried again with greedy false, which takes no more than the least.
+// Afterwards the switch is given the new cap, and only then the old one is deleted.
 func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call, account *Account, now, limit time.Time, greedy bool) (Extension, error) {
 	customer, err := tx.Customer(ctx, call.CustomerID)
 	if err != nil {
@@ -57,24 +58,24 @@ func (r *Rater) Extend(ctx context.Context, tx *models.Store, call *models.Call,
 	return next, nil
 }
 
-// Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted and may last, and what
-// it has spent. Where that is more than it holds and a hundredth of the free balance, it is granted no longer than these pay for, but at least
-// the least: a grant of a call that was free, or cheap, must not take what others need. It sets the call's rate, hold and grant. It belongs in the transaction that stores
-// them, which fails with models.ErrSpendLimit where that is more than may be spent on the day. models.ErrInsufficientBalance where the balance
-// does not pay for the least.
+// Repromise gives a call that nobody has answered yet another rate, and holds what it may cost then for as long as it was granted and may last, and
+// what it has spent. Where that is more than it holds and a hundredth of the free balance, it is granted no longer than these pay for, but at least
+// the least: a grant of a call that was free, or cheap, must not take what others need. It sets the call's rate, hold and grant. It belongs in the
+// transaction that stores them, which fails with models.ErrSpendLimit where that is more than may be spent on the day.
+// models.ErrInsufficientBalance where the balance does not pay for the least.
 func (r *Rater) Repromise(ctx context.Context, tx *models.Store, call *models.Call, rate models.Rate, spent int64) error {
 	customer, err := tx.Customer(ctx, call.CustomerID)
 	if err != nil {
 		return fmt.Errorf("price call %q anew: %w", call.ID, err)
 	}
-	account, budget := Account{SpentMicros: spent, Legs: []Running{{Rate: rate}}}, call.HoldMicros+max(customer.FreeMicros(), 0)
+	account, free := Account{SpentMicros: spent, Legs: []Running{{Rate: rate}}}, max(customer.FreeMicros(), 0)
 	costs := func(seconds int) int64 { return account.Cost(time.Time{}.Add(time.Duration(seconds) * time.Second)) }
 	granted := min(call.GrantedSeconds, r.longest(call.MaxSeconds))
-	if part := call.HoldMicros + max(customer.FreeMicros(), 0)/share; costs(granted) > part {
+	if part := call.HoldMicros + free/share; costs(granted) > part {
 		granted = min(granted, max(r.least(&rate), affordable(&rate, part-spent, granted)))
 	}
 	hold := costs(granted)
-	if hold > budget {
+	if hold > call.HoldMicros+free {
 		return fmt.Errorf("price call %q anew, which holds %d, for %d: %w", call.ID, call.HoldMicros, hold, models.ErrInsufficientBalance)
 	}
 	if err := rehold(ctx, tx, call, hold); err != nil {
@@ -92,7 +93,7 @@ func rehold(ctx context.Context, tx *models.Store, call *models.Call, hold int64
 	return tx.Rehold(ctx, call.CustomerID, call.ID, call.HoldMicros, hold)
 }
 
-// step is the least by which a call is extended: of the legs that cost something, that with the longest increment.
+// step is the least by which a call is extended: the least grant of the leg with the longest increment.
 func (r *Rater) step(account *Account) time.Duration {
 	increment := 1
 	for i := range account.Legs {

@@ -99,9 +99,7 @@ func TestFlat(t *testing.T) {
 	rater := newRater(t, billing.Config{OutboundPerMinuteMicros: 12, InboundPerMinuteMicros: 7, IncrementSeconds: 6})
 	require.Equal(t, models.Rate{PerMinuteMicros: 12, IncrementSeconds: 6}, rater.Flat(models.Outbound, home))
 	require.Equal(t, models.Rate{PerMinuteMicros: 7, IncrementSeconds: 6}, rater.Flat(models.Inbound, home))
-	free := rater.Flat(models.Outbound, models.PrefixSIP)
-	require.True(t, free.Free())
-	require.False(t, (&models.Rate{ConnectMicros: 1}).Free(), "a fee is a price")
+	require.Equal(t, models.Rate{IncrementSeconds: 6}, rater.Flat(models.Outbound, models.PrefixSIP), "a SIP URI is free")
 }
 
 // TestRateOfOldCalls has a call from before there were rates: its price of a minute, and the increment of the configuration.

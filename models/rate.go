@@ -40,9 +40,6 @@ type Rate struct {
 	IncrementSeconds int `json:"increment_seconds"`
 }
 
-// Free says whether a leg at this rate never costs anything.
-func (r *Rate) Free() bool { return r.PerMinuteMicros <= 0 && r.ConnectMicros <= 0 }
-
 // Cost is what a leg costs that was answered for so many seconds, as its switch counted them: the connection fee, and the minutes of its increments,
 // at least its minimum, rounded up to the millionth. A leg that nobody answered costs the connection fee where that is due on attempts. What does
 // not fit is math.MaxInt64.
