@@ -38,7 +38,7 @@ const (
 	echoes  = "+15550000800"
 	echoes2 = "+15550000801"
 	echoes3 = "+15550000802"
-	leaves  = "+15550000701" // after two seconds
+	leaves  = "+15550000703" // after eight seconds: what is to happen before has to be over by then, on a fast clock too
 	sounds  = "+15550000702" // a tone
 	silent  = "+15550000723" // nothing at all
 )
@@ -89,7 +89,7 @@ func (l *live) roomOf(name string, members int) (*models.Conference, []esl.Confe
 		}
 		list, err = l.esl.ConferenceMembers(l.t.Context(), conference.Room)
 		return err == nil && len(list) == members
-	}, 20*time.Second, 10*time.Millisecond, "%d members of %s", members, name)
+	}, patience, 10*time.Millisecond, "%d members of %s", members, name)
 	return conference, list
 }
 
@@ -121,9 +121,9 @@ func TestFreeSWITCHConferenceMuteKickEnd(t *testing.T) {
 		require.True(t, speaks(first))
 		require.False(t, speaks(second), "muted from the start")
 		require.NoError(t, l.manager.MuteMember(ctx, l.customer.ID, conference.ID, second.ID, false, nil))
-		require.Eventually(t, func() bool { return speaks(second) }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return speaks(second) }, patience, 10*time.Millisecond)
 		require.NoError(t, l.manager.MuteMember(ctx, l.customer.ID, conference.ID, first.ID, true, nil))
-		require.Eventually(t, func() bool { return !speaks(first) }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return !speaks(first) }, patience, 10*time.Millisecond)
 
 		third := l.calls(echoes2)
 		require.Equal(t, third.ID, l.end().ID)
@@ -349,7 +349,7 @@ func TestFreeSWITCHQueueCallerHangsUpWhileBeingConnected(t *testing.T) {
 			require.Eventually(t, func() bool {
 				entries, err := l.store.QueueEntries(t.Context(), l.customer.ID, "help")
 				return err == nil && (len(entries) == 0 || entries[0].State != models.QueueWaiting)
-			}, 20*time.Second, time.Millisecond)
+			}, patience, time.Millisecond)
 			timer := time.NewTimer(time.Duration(rand.IntN(60)) * time.Millisecond) // somewhere in the switch's doing
 			<-timer.C
 			_ = l.esl.Kill(t.Context(), stored.ChannelID, "NORMAL_CLEARING")

@@ -66,6 +66,7 @@ func Sounds(length time.Duration) string {
 //	700                  rings 0.3 s, answers, types 1 2 3 4 # after 1.5 s, stays for 20 s
 //	701                  rings 0.3 s, answers, hangs up after 2 s
 //	702                  rings 0.3 s, answers, sounds a tone for 20 s
+//	703                  rings 0.3 s, answers, hangs up after 8 s
 //	711 … 719            rings 1 … 9 s, answers, stays for a minute in silence
 //	720                  answers as a person: says "Hello?" after half a second and listens for a minute
 //	721                  answers as a machine: a greeting of some nine seconds, a beep, silence

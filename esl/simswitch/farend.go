@@ -43,6 +43,7 @@ var carrier = []outcomeOf{
 	{suffix: "700", steps: picksUp(append(dials("1234#", 1500*time.Millisecond, 150*time.Millisecond+digitSpacing), step{20 * time.Second, hangsUp})...)},
 	{suffix: "701", steps: picksUp(step{2 * time.Second, hangsUp})},
 	{suffix: "702", steps: picksUp(step{20 * time.Second, hangsUp}), says: []utterance{{length: 20 * time.Second, tone: true}}},
+	{suffix: "703", steps: picksUp(step{8 * time.Second, hangsUp})},
 	{suffix: "71.", steps: func(last int) []step {
 		return []step{{answerDelay, rings}, {time.Duration(last) * time.Second, answers}, {minute, hangsUp}}
 	}},
