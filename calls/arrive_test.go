@@ -60,7 +60,7 @@ func TestParksWhileCallsAreLookedFor(t *testing.T) {
 				require.Eventually(t, func() bool {
 					alive, err := s.sw.Exists(t.Context(), fresh)
 					return err == nil && !alive
-				}, 10*time.Second, time.Millisecond)
+				}, patience, time.Millisecond)
 			}
 			s.sw.complete(again)
 			call := s.end()

@@ -90,7 +90,7 @@ func newShelf(t *testing.T, handle func(w http.ResponseWriter, r *http.Request),
 	}))
 	t.Cleanup(sh.server.Close)
 	c := Config{
-		Client: sh.server.Client(), Logger: slog.New(slog.DiscardHandler), MediaTimeout: 10 * time.Second, MediaLimit: 1 << 20, MediaCache: 1 << 20,
+		Client: sh.server.Client(), Logger: slog.New(slog.DiscardHandler), MediaTimeout: patience, MediaLimit: 1 << 20, MediaCache: 1 << 20,
 		Now: func() time.Time {
 			sh.mu.Lock()
 			defer sh.mu.Unlock()
@@ -296,6 +296,18 @@ func TestMediaThatIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// waitedFor is a context that tells when somebody begins to wait for its end.
+type waitedFor struct {
+	context.Context
+	begun chan<- struct{}
+	once  sync.Once
+}
+
+func (a *waitedFor) Done() <-chan struct{} {
+	a.once.Do(func() { a.begun <- struct{}{} })
+	return a.Context.Done()
+}
+
 // TestMediaIsFetchedOnceForMany has many calls ask for the same at once.
 func TestMediaIsFetchedOnceForMany(t *testing.T) {
 	t.Parallel()
@@ -312,9 +324,11 @@ func TestMediaIsFetchedOnceForMany(t *testing.T) {
 	for path, want := range map[string]int{"/fresh": 1, "/plain": calls} {
 		var all sync.WaitGroup
 		errs := make(chan error, calls)
-		begin := func() {
+		begin := func(ctx context.Context) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, sh.server.URL+path, nil)
+			require.NoError(t, err)
 			all.Go(func() {
-				file, err := sh.fetch(t.Context(), sh.dir, sh.server.URL+path, false)
+				file, err := sh.obtain(wanted{key: path, dir: sh.dir, req: req, client: sh.server.Client()})
 				if err == nil {
 					defer sh.release([]string{file})
 					_, err = os.Stat(file)
@@ -322,15 +336,21 @@ func TestMediaIsFetchedOnceForMany(t *testing.T) {
 				errs <- err
 			})
 		}
-		begin()
+		begin(t.Context())
 		<-arrived // the first is at the server, and has the turn
+		waiting := make(chan struct{}, calls)
 		for range calls - 1 {
-			begin()
+			begin(&waitedFor{Context: t.Context(), begun: waiting})
+		}
+		for range calls - 1 {
+			<-waiting
 		}
 		// Who gives up waiting is let go.
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := sh.fetch(ctx, sh.dir, sh.server.URL+path, false)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, sh.server.URL+path, nil)
+		require.NoError(t, err)
+		_, err = sh.obtain(wanted{key: path, dir: sh.dir, req: req, client: sh.server.Client()})
 		require.ErrorIs(t, err, context.Canceled)
 		if want == 1 {
 			goOn <- struct{}{}

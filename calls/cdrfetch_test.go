@@ -25,7 +25,7 @@ func (l *live) reported(t *testing.T, channel string) *models.CDR {
 		var err error
 		cdr, err = l.store.CDR(t.Context(), l.node.ID, channel)
 		return err == nil
-	}, 40*time.Second, 20*time.Millisecond, "no CDR of channel %s", channel)
+	}, patience, 20*time.Millisecond, "no CDR of channel %s", channel)
 	return cdr
 }
 
@@ -52,7 +52,7 @@ func TestCDRsOnADiskOfItsOwn(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(l.cdrFileOf(channels[0]))
 		return os.IsNotExist(err)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	for _, left := range []string{channels[1], "a-stranger"} {
 		require.FileExists(t, l.cdrFileOf(left))
 	}
@@ -79,7 +79,7 @@ func TestFreeSWITCHCDRsComeBack(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(l.cdrFileOf(channel))
 			return os.IsNotExist(err)
-		}, 10*time.Second, 10*time.Millisecond, "the file was stored, and is still there")
+		}, patience, 10*time.Millisecond, "the file was stored, and is still there")
 	}
 	gone(call.ChannelID)
 
@@ -94,7 +94,7 @@ func TestFreeSWITCHCDRsComeBack(t *testing.T) {
 		}
 		leg = legs[0].ChannelID
 		return true
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	l.die()
 	stored, err := l.store.CallByID(t.Context(), created.ID)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestFreeSWITCHCDRsComeBack(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := os.Stat(l.cdrFileOf(channel))
 			return err == nil
-		}, 40*time.Second, 20*time.Millisecond, "the switch writes it down")
+		}, patience, 20*time.Millisecond, "the switch writes it down")
 	}
 	began := time.Now()
 	l.succeed(t)

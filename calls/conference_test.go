@@ -39,7 +39,7 @@ func (s *scene) confer(fields string) (channel, callID string) {
 			}
 		}
 		return false
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	return channel, callID
 }
 
@@ -67,7 +67,7 @@ func (s *scene) noConference() {
 		s.manager.rooms.mu.Lock()
 		defer s.manager.rooms.mu.Unlock()
 		return len(s.manager.rooms.held) == 0
-	}, 5*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }
 
 func TestConferenceFromFirstToLast(t *testing.T) {
@@ -205,9 +205,9 @@ func TestConferenceMuteAndKick(t *testing.T) {
 		inTx := 0
 		count := func(*models.Store, *models.Call) error { inTx++; return nil }
 		require.NoError(t, s.manager.MuteMember(ctx, s.customer.ID, room.ID, firstID, true, count))
-		require.Eventually(t, muted, 10*time.Second, time.Millisecond)
+		require.Eventually(t, muted, patience, time.Millisecond)
 		require.NoError(t, s.manager.MuteMember(ctx, s.customer.ID, "standup", firstID, false, count))
-		require.Eventually(t, func() bool { return !muted() }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return !muted() }, patience, time.Millisecond)
 		require.Equal(t, []string{"conference_mute true", "conference_mute false"}, only(s.sw.log(), "conference_mute"))
 
 		require.NoError(t, s.manager.KickMember(ctx, s.customer.ID, room.ID, secondID, count))

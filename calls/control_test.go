@@ -192,7 +192,7 @@ func TestDirectRefuses(t *testing.T) {
 			require.NoError(t, err)
 		}
 		live := s.manager.callSession(created.ID)
-		require.Eventually(t, func() bool { return live.pending.Load() == 401 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return live.pending.Load() == 401 }, patience, time.Millisecond)
 		require.ErrorAs(t, refused(s.customer.ID, created.ID, DirectRequest{Actions: hundred, Mode: ModeAppend}), &field)
 		require.Equal(t, "actions", field.Field)
 		_, err := s.manager.Cancel(t.Context(), s.customer.ID, created.ID, nil)
@@ -257,7 +257,7 @@ func TestQueuedCallIsStartedOnce(t *testing.T) {
 			s.manager.mu.Lock()
 			defer s.manager.mu.Unlock()
 			return len(s.manager.byCall) == 0
-		}, 5*time.Second, time.Millisecond, "nobody who came too late is left behind")
+		}, patience, time.Millisecond, "nobody who came too late is left behind")
 	})
 }
 

@@ -23,7 +23,7 @@ func TestFreeSWITCHWithoutRoom(t *testing.T) {
 		require.Eventually(t, func() bool {
 			call, err := l.store.CallByID(t.Context(), created.ID)
 			return err == nil && call.LastCommand > 2 // it waits to be dialled, for the third time
-		}, 20*time.Second, 10*time.Millisecond)
+		}, patience, 10*time.Millisecond)
 		fsctl("resume")
 		call := l.end()
 		require.Equal(t, []any{created.ID, StatusCompleted, ReasonCompleted}, []any{call.ID, call.Status, call.Reason})

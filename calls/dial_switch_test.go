@@ -44,7 +44,7 @@ func (l *live) noChannels(t *testing.T) {
 	require.Eventually(t, func() bool {
 		channels, err := l.esl.Channels(t.Context())
 		return err == nil && len(channels) == 0
-	}, 15*time.Second, 10*time.Millisecond, "no leg is left")
+	}, patience, 10*time.Millisecond, "no leg is left")
 }
 
 // legs are the rows of a call's legs.
@@ -214,7 +214,7 @@ func (l *live) awaitLeg(t *testing.T, status string) string {
 			}
 		}
 		return false
-	}, 15*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	return id
 }
 
@@ -236,7 +236,7 @@ func TestFreeSWITCHDialInterrupted(t *testing.T) {
 				require.Eventually(t, func() bool {
 					call, err := l.store.CallByID(t.Context(), id)
 					return err == nil && call.Status == StatusInProgress
-				}, 10*time.Second, 10*time.Millisecond)
+				}, patience, 10*time.Millisecond)
 			}
 			_, err = l.manager.Direct(t.Context(), l.customer.ID, id, DirectRequest{Actions: replace})
 			require.NoError(t, err)

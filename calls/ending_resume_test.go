@@ -65,7 +65,7 @@ func TestCallThatWaitsForItsNodeOutlivesItsController(t *testing.T) {
 		created := s.create()
 		s.sw.await("originate")
 		s.sw.handler.HandleDown(errors.New("reset"))
-		require.Eventually(t, func() bool { return slices.Equal(s.commandsOf(created.ID), []string{models.CommandDial}) }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return slices.Equal(s.commandsOf(created.ID), []string{models.CommandDial}) }, patience, time.Millisecond)
 		s.manager.die()
 		s.sw.script("originate", nil)
 		s.nextController()
@@ -109,7 +109,7 @@ func TestAppendKeepsTheStoredRound(t *testing.T) {
 		require.Eventually(t, func() bool {
 			stored, err := s.store.CallByID(t.Context(), created.ID)
 			return err == nil && stored.Cursor.EventUUID == c.id && strings.Count(string(stored.Cursor.List), `"2"`) == round+1
-		}, 10*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 		stored, err := s.store.CallByID(t.Context(), created.ID)
 		require.NoError(t, err)
 		require.Equal(t, round, stored.Cursor.Step)

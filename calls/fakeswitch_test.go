@@ -86,7 +86,7 @@ func (f *fakeSwitch) await(what string) command {
 			if c.verb == what || strings.HasPrefix(c.verb+" "+c.args, what) {
 				return c
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			require.Failf(f.t, "no command", "waited for %q, saw %q", what, f.log())
 		}
 	}

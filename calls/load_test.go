@@ -34,12 +34,12 @@ func TestLimits(t *testing.T) {
 			return func() {
 				complete(say)
 				s.end()
-				require.Eventually(s.t, func() bool { return s.manager.LiveCalls() == 0 }, 10*time.Second, time.Millisecond)
+				require.Eventually(s.t, func() bool { return s.manager.LiveCalls() == 0 }, patience, time.Millisecond)
 			}
 		}},
 		"setup": {Limits{Setup: time.Millisecond}, func(s *scene) func() {
 			done := s.manager.load.begin()
-			require.Eventually(s.t, func() bool { return s.manager.load.waiting() > time.Millisecond }, 10*time.Second, time.Millisecond)
+			require.Eventually(s.t, func() bool { return s.manager.load.waiting() > time.Millisecond }, patience, time.Millisecond)
 			return done
 		}},
 		"backlog of the switch": {Limits{Backlog: 5}, func(s *scene) func() {

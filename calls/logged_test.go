@@ -31,7 +31,7 @@ func TestLogFields(t *testing.T) {
 				}
 			}
 			return false
-		}, 10*time.Second, time.Millisecond)
+		}, patience, time.Millisecond)
 		require.Equal(t, []any{call.ID, call.CustomerID, call.ApplicationID, *call.TrunkID, call.ChannelID},
 			[]any{line["call_id"], line["customer_id"], line["application_id"], line["trunk_id"], line["fs_uuid"]})
 	}

@@ -117,7 +117,7 @@ func (l *live) until(t *testing.T, callID, status string) {
 	require.Eventually(t, func() bool {
 		call, err := l.store.CallByID(t.Context(), callID)
 		return err == nil && call.Status == status
-	}, 20*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 // park waits until a channel is parked, as the switch says.
@@ -129,5 +129,5 @@ func (l *live) park(t *testing.T, channel string) {
 	require.Eventually(t, func() bool {
 		answer, err := probe.API(t.Context(), "uuid_getvar "+channel+" current_application")
 		return err == nil && strings.TrimSpace(answer) == "park"
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 }

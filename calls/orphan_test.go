@@ -174,7 +174,7 @@ func TestOrphanOfAnotherController(t *testing.T) {
 		waiting := func(want int) {
 			t.Helper()
 			count := func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.orphans) == want }
-			require.Eventually(t, count, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, count, patience, 10*time.Millisecond)
 		}
 		waiting(1)
 		_, taken, err := store.AcquireNode(t.Context(), s.node.ID, "another", time.Minute, 7)
@@ -269,7 +269,7 @@ func TestLostSessionIsLeft(t *testing.T) {
 		s.sw.mu.Unlock()
 		s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
 		n := s.manager.nodes[s.node.ID]
-		require.Eventually(t, func() bool { n.witness.mu.Lock(); defer n.witness.mu.Unlock(); return len(n.witness.wanted) == 1 }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { n.witness.mu.Lock(); defer n.witness.mu.Unlock(); return len(n.witness.wanted) == 1 }, patience, 10*time.Millisecond)
 		require.NoError(t, s.manager.Stop(t.Context()))
 		call, err := store.CallByID(t.Context(), created.ID)
 		require.NoError(t, err)
@@ -298,7 +298,7 @@ func TestLostSessionHearsTheEvent(t *testing.T) {
 	s.sw.mu.Unlock()
 	s.sw.handler.HandleUp(esl.Snapshot{CoreUUID: "core"})
 	n := s.manager.nodes[s.node.ID]
-	require.Eventually(t, func() bool { n.witness.mu.Lock(); defer n.witness.mu.Unlock(); return len(n.witness.wanted) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { n.witness.mu.Lock(); defer n.witness.mu.Unlock(); return len(n.witness.wanted) == 1 }, patience, 10*time.Millisecond)
 	s.sw.hangup(c.channel, causeNormal, "variable_sip_hangup_disposition", "recv_bye")
 	call := s.end()
 	require.Equal(t, []any{StatusCompleted, ReasonCalleeHangup, 7}, []any{call.Status, call.Reason, call.BilledSeconds})
@@ -374,7 +374,7 @@ func TestLostNodeAndTheOther(t *testing.T) {
 			defer s.sw.mu.Unlock()
 			return s.sw.channels[channels[0]].dead && s.sw.channels[channels[1]].dead
 		}
-		require.Eventually(t, dead, 10*time.Second, 10*time.Millisecond, "channels of calls that were given up")
+		require.Eventually(t, dead, patience, 10*time.Millisecond, "channels of calls that were given up")
 		require.Empty(t, s.ended, "and nothing is told of them again")
 		used := map[string]bool{}
 		for range 2 {

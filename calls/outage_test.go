@@ -42,7 +42,7 @@ func (f *fakeSwitch) gate(what string) (take func() command, complete func(c com
 		select {
 		case c := <-reached:
 			return c
-		case <-time.After(15 * time.Second):
+		case <-time.After(patience):
 			require.Failf(f.t, "no command", "waited for %q, saw %q", what, f.log())
 			return command{}
 		}
@@ -211,7 +211,7 @@ func TestBacklogIsBounded(t *testing.T) {
 				s.manager.outage.mu.Lock()
 				defer s.manager.outage.mu.Unlock()
 				return s.manager.outage.waiting == full
-			}, 10*time.Second, 10*time.Millisecond)
+			}, patience, 10*time.Millisecond)
 			require.NoError(t, server.Start(t.Context()))
 			call := s.end()
 			require.Equal(t, StatusCompleted, call.Status)
@@ -233,7 +233,7 @@ func TestStorageFull(t *testing.T) {
 	complete(say)
 	for s.sw.await("kill").channel != channel {
 	}
-	require.Eventually(t, func() bool { return s.manager.outage.err() == models.ErrStorageFull }, 10*time.Second, 10*time.Millisecond) //nolint:errorlint // it is the sentinel itself
+	require.Eventually(t, func() bool { return s.manager.outage.err() == models.ErrStorageFull }, patience, 10*time.Millisecond) //nolint:errorlint // it is the sentinel itself
 	_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+15550100002"})
 	require.ErrorIs(t, err, models.ErrStorageFull)
 	server.SetFull(t, "events", false)

@@ -142,7 +142,7 @@ func TestOverload(t *testing.T) { //nolint:paralleltest // it needs the machine 
 	for range olds {
 		c.done.Go(func() { c.call(t, oldCaller, "42", lasting/2) })
 	}
-	require.Eventually(t, func() bool { return c.manager.LiveCalls() == olds }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return c.manager.LiveCalls() == olds }, patience, 10*time.Millisecond)
 	var seen most
 	rate := 2 * capacity
 	began := time.Now()

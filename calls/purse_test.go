@@ -266,7 +266,7 @@ func TestRefusedForTheAccount(t *testing.T) {
 			var err error
 			calls, _, err = store.ListCalls(t.Context(), s.customer.ID, models.CallFilter{}, models.Page{})
 			return err == nil && len(calls) == 1 && !calls[0].Live()
-		}, 10*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 		require.Equal(t, []any{ReasonInsufficientBalance, 402}, []any{calls[0].Reason, calls[0].SIPCode})
 		lines, err := store.ChargesOf(t.Context(), s.customer.ID, calls[0].ID)
 		require.NoError(t, err)

@@ -55,7 +55,7 @@ func (s *scene) queued(channel string) string {
 		}
 		callID = call.ID
 		return s.count(callID, "queue.joined") > 0
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	return callID
 }
 
@@ -72,7 +72,7 @@ func (s *scene) count(callID, kind string) int { return len(s.dataOf(callID, kin
 // happens waits for an event of a call.
 func (s *scene) happens(callID, kind string) map[string]any {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.count(callID, kind) > 0 }, 10*time.Second, time.Millisecond, "%s of %s; commands %q", kind, callID, s.sw.log())
+	require.Eventually(s.t, func() bool { return s.count(callID, kind) > 0 }, patience, time.Millisecond, "%s of %s; commands %q", kind, callID, s.sw.log())
 	return s.data(callID, kind)
 }
 
@@ -86,7 +86,7 @@ func (s *scene) callID(channel string) string {
 			id = call.ID
 		}
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	return id
 }
 
@@ -102,7 +102,7 @@ func (s *scene) result(callID, path string) map[string]any {
 			}
 		}
 		return false
-	}, 10*time.Second, time.Millisecond, "result of %s at %s; commands %q", callID, path, s.sw.log())
+	}, patience, time.Millisecond, "result of %s at %s; commands %q", callID, path, s.sw.log())
 	return result
 }
 
@@ -121,7 +121,7 @@ func (s *scene) endAll(n int) map[string]models.Call {
 		s.manager.board.mu.Lock()
 		defer s.manager.board.mu.Unlock()
 		return len(s.manager.board.lines) == 0
-	}, 5*time.Second, time.Millisecond, "nobody is left in a line")
+	}, patience, time.Millisecond, "nobody is left in a line")
 	return ended
 }
 

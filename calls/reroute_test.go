@@ -269,7 +269,7 @@ func TestInboundTrunkLimit(t *testing.T) {
 		require.Eventually(t, func() bool {
 			rows, _, err = s.store.ListCalls(t.Context(), s.customer.ID, models.CallFilter{Status: StatusFailed}, models.Page{Limit: 10})
 			return err != nil || len(rows) > 0
-		}, 10*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 	}
 	require.NoError(t, err)
 	require.Equal(t, []any{ReasonTrunkLimit, http.StatusServiceUnavailable, second}, []any{rows[0].Reason, rows[0].SIPCode, rows[0].ChannelID})
@@ -297,7 +297,7 @@ func TestRerouteOutlivesItsController(t *testing.T) {
 			return nil
 		})
 		created := s.create()
-		require.Eventually(t, func() bool { return len(s.dataOf(created.ID, "call.rerouted")) == 1 }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return len(s.dataOf(created.ID, "call.rerouted")) == 1 }, patience, 5*time.Millisecond)
 		s.sw.handler.HandleDown(errors.New("gone"))
 		require.NoError(t, s.manager.Stop(t.Context()))
 		s.sw.setDown(false)

@@ -313,7 +313,7 @@ func TestFreeSWITCHResumeQueue(t *testing.T) {
 		require.Eventually(t, func() bool {
 			entry, err := l.store.QueueEntryOfCall(t.Context(), l.customer.ID, caller.ID)
 			return err == nil && entry.State == models.QueueBridged
-		}, 20*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 		l.die()
 		l.succeed(t)
 		for range 2 {

@@ -34,6 +34,9 @@ const (
 	testSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
+// patience is how long tests wait for what must come: only one that fails, or a machine that is short of time, waits that long.
+const patience = time.Minute
+
 // asked is one request that the application got.
 type asked struct {
 	Path       string
@@ -136,7 +139,7 @@ func (s *scene) newManager(edit ...func(*Config)) {
 	require.NoError(s.t, m.Start(s.t.Context()))
 	s.manager = m
 	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_ = m.Stop(ctx)
 		client.CloseIdleConnections()
@@ -210,7 +213,7 @@ func (s *scene) end() models.Call {
 		require.NoError(s.t, err)
 		s.checkEnded(call)
 		return *call
-	case <-time.After(15 * time.Second):
+	case <-time.After(patience):
 		require.Failf(s.t, "no call ended", "commands: %q", s.sw.log())
 		return models.Call{}
 	}

@@ -248,7 +248,7 @@ func TestFreeSWITCHCancelWhileRinging(t *testing.T) {
 			require.Eventually(t, func() bool {
 				call, err := l.store.CallByID(t.Context(), created.ID)
 				return err == nil && call.Status == StatusRinging
-			}, 10*time.Second, 5*time.Millisecond)
+			}, patience, 5*time.Millisecond)
 			_, err := l.manager.Cancel(t.Context(), l.customer.ID, created.ID, nil)
 			require.NoError(t, err)
 			call := l.end()
@@ -397,7 +397,7 @@ func TestFreeSWITCHDialEndsWithTheCaller(t *testing.T) {
 		require.Eventually(t, func() bool {
 			channels, err := l.esl.Channels(t.Context())
 			return err == nil && len(channels) == 0
-		}, 10*time.Second, 10*time.Millisecond, "no leg is left")
+		}, patience, 10*time.Millisecond, "no leg is left")
 	})
 }
 

@@ -81,7 +81,7 @@ func TestFreeSWITCHTransferWhileConnected(t *testing.T) {
 		require.Eventually(t, func() bool {
 			call, err := l.store.CallByID(t.Context(), id)
 			return err == nil && call.Status == StatusInProgress
-		}, 10*time.Second, 10*time.Millisecond)
+		}, patience, 10*time.Millisecond)
 		_, err = l.manager.Direct(t.Context(), l.customer.ID, id, DirectRequest{Actions: list})
 		require.NoError(t, err)
 		call := l.end()

@@ -139,7 +139,7 @@ func TestTransferEndsTheListWhenItIsMade(t *testing.T) {
 	channel := s.callIn()
 	bridge := s.sw.await("execute bridge")
 	id := s.callOn(channel)
-	require.Eventually(t, func() bool { return len(s.dataOf(id, "call.transferred")) == 1 }, 10*time.Second, time.Millisecond, "told when it is made")
+	require.Eventually(t, func() bool { return len(s.dataOf(id, "call.transferred")) == 1 }, patience, time.Millisecond, "told when it is made")
 	list, err := actions.ParseList([]byte(`[{"action":"say","text":"appended"}]`), "actions")
 	require.NoError(t, err)
 	_, err = s.manager.Direct(t.Context(), s.customer.ID, id, DirectRequest{Actions: list, Mode: ModeAppend})

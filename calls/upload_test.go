@@ -358,7 +358,7 @@ func TestFreeSWITCHRecordingsComeBack(t *testing.T) {
 			require.Eventually(t, func() bool {
 				_, err := os.Stat(there)
 				return errors.Is(err, os.ErrNotExist)
-			}, 40*time.Second, 20*time.Millisecond)
+			}, patience, 20*time.Millisecond)
 			row := l.recorded(t, call.ID)
 			require.Equal(t, filepath.Join(p.dir, row.ID+".wav"), row.Path)
 			seconds, err := fileSeconds(row.Path)
@@ -369,7 +369,7 @@ func TestFreeSWITCHRecordingsComeBack(t *testing.T) {
 			require.Eventually(t, func() bool {
 				due, err := l.store.PendingUploads(t.Context())
 				return err == nil && len(due) == 0
-			}, 10*time.Second, 20*time.Millisecond)
+			}, patience, 20*time.Millisecond)
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			require.Len(t, p.tokens, 2)
@@ -396,7 +396,7 @@ func TestFreeSWITCHRecordingsThatCannotCome(t *testing.T) {
 				require.Eventually(t, func() bool {
 					stored, err := l.store.RecordingByID(t.Context(), failed.ID)
 					return err == nil && stored.Status == models.RecordingFailed
-				}, 20*time.Second, 20*time.Millisecond)
+				}, patience, 20*time.Millisecond)
 				require.Equal(t, []string{"recording.failed"}, l.allKinds(failed.CallID))
 			}
 			require.FileExists(t, row.Path, "what we do not have stays where it is")

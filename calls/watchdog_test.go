@@ -63,10 +63,10 @@ func TestLostHangupOfAPartyIsHeardOfTheCDR(t *testing.T) {
 		var err error
 		legs, err = s.store.LegsOfCall(t.Context(), s.customer.ID, created.ID)
 		return err == nil && len(legs) == 1
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	s.report(legs[0].ChannelID, neverAnswered(causeBusy, "recv_refuse", 486))
 	s.manager.hearCDRs(t.Context(), s.store.Now().Add(time.Second))
-	require.Eventually(t, func() bool { return len(s.dataOf(created.ID, "leg.ended")) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.dataOf(created.ID, "leg.ended")) == 1 }, patience, 10*time.Millisecond)
 	data := s.data(created.ID, "leg.ended")
 	require.Equal(t, []any{dialBusy, ReasonBusy, 486.0}, []any{data["dial_status"], data["reason"], data["sip_code"]})
 }
