@@ -20,7 +20,7 @@ type applicationCreate struct {
 	NoticeURL     *string `json:"balance_notice_url" max:"2048" format:"uri" doc:"A sound (WAV) that both sides hear some 20 s before a call ends because the balance does not pay for it any longer."`
 	WebhookSecret *string `json:"webhook_secret" min:"1" max:"255" doc:"Signs the events; never returned. Without it one is made, and rotate-secret hands out a new one."`
 	applicationLists
-	applicationLimits
+	callLimits
 }
 
 // applicationLists are the fields of an application that hold lists.
@@ -37,7 +37,7 @@ type applicationUpdate struct {
 	FallbackURL *string `json:"fallback_url" max:"2048" format:"uri" nullable:"true" doc:"null removes it."`
 	NoticeURL   *string `json:"balance_notice_url" max:"2048" format:"uri" nullable:"true" doc:"null removes it."`
 	applicationLists
-	applicationLimits
+	callLimits
 }
 
 // applicationObject is the contract's Application (section 2.3). It has no webhook_secret: that is never returned.
@@ -54,7 +54,7 @@ type applicationObject struct {
 	Events          *[]string       `json:"events" doc:"null is the default set."`
 	CreatedAt       string          `json:"created_at" format:"date-time"`
 	UpdatedAt       string          `json:"updated_at" format:"date-time"`
-	applicationBounds
+	callBounds
 }
 
 // applicationCreated is the answer to the creation alone: it holds the key, once.
@@ -76,7 +76,7 @@ func toApplication(a *models.Application) applicationObject {
 	return applicationObject{
 		ID: a.ID, CustomerID: a.CustomerID, Name: a.Name, AnswerURL: a.AnswerURL, WebhookURL: a.WebhookURL,
 		FallbackURL: orNil(a.FallbackURL), NoticeURL: orNil(a.BalanceNoticeURL), FallbackActions: orNull(a.FallbackActions), WaitActions: orNull(a.WaitActions), Events: eventKinds(a),
-		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), applicationBounds: toApplicationBounds(&a.Limits),
+		CreatedAt: stamp(a.CreatedAt), UpdatedAt: stamp(a.UpdatedAt), callBounds: toCallBounds(&a.Limits),
 	}
 }
 
@@ -138,7 +138,7 @@ func (s *Server) createApplication(r *request) (any, error) {
 	app.FallbackURL = c.webURL("fallback_url", in.FallbackURL)
 	app.BalanceNoticeURL = c.webURL("balance_notice_url", in.NoticeURL)
 	app.WebhookSecret = models.Secret(c.webhookSecret(in.WebhookSecret))
-	c.applicationLimits(&in.applicationLimits, r.given, &app.Limits)
+	c.callLimits(&in.callLimits, r.given, &app.Limits)
 	if err := c.failed(); err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (s *Server) updateApplication(r *request) (any, error) {
 			return err
 		}
 		c := &checks{}
-		c.applicationLimits(&in.applicationLimits, r.given, &app.Limits)
+		c.callLimits(&in.callLimits, r.given, &app.Limits)
 		if err := c.failed(); err != nil {
 			return err
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
 	"tandem/models"
 	"tandem/numbering"
@@ -13,100 +11,36 @@ import (
 
 // Bounds of what a customer may be limited to; docs/operator-api.md lists them.
 const (
-	maxCustomerCalls          = 1_000_000
-	maxCustomerCallsPerSecond = 10_000
-	minRequestsPerMinute      = 10
-	maxRequestsPerMinute      = 1_000_000
+	minRequestsPerMinute = 10
+	maxRequestsPerMinute = 1_000_000
 )
 
 // limitsUpdate are the fields of a request that bound what a customer may do.
 type limitsUpdate struct {
-	MaxCalls            *int     `json:"max_calls" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many calls of both directions, and parties that they have dialled, may live at a time. null: any number."`
-	MaxCallsPerSecond   *int     `json:"max_calls_per_second" nullable:"true" minimum:"1" maximum:"10000" doc:"How many outbound calls and dialled parties may begin in any one second. null: any number."`
-	AllowedDestinations []string `json:"allowed_destinations" nullable:"true" doc:"Where calls may go: prefixes (+44), countries (US), sip:HOST, sip:* and *. null: everywhere; []: nowhere."`
-	DeniedDestinations  []string `json:"denied_destinations" nullable:"true" doc:"Where they may not go all the same, in the same words. The longest entry of both lists counts, of two as long this one."`
-	AllowedTypes        []string `json:"allowed_destination_types" nullable:"true" doc:"Which numbers may be called of those that cost more: premium, satellite and shared_cost. A number of another of these types is refused, whatever else is allowed. null and []: none."`
-	RequestsPerMinute   *int     `json:"requests_per_minute" nullable:"true" minimum:"10" maximum:"1000000" doc:"How many requests each API key may make. null: as the configuration says."`
-	dailyLimits
+	callLimits
+	RequestsPerMinute *int `json:"requests_per_minute" nullable:"true" minimum:"10" maximum:"1000000" doc:"How many requests each API key may make. null: as the configuration says."`
 }
 
 // limitsObject are the limits of a customer as operators, and the customer, see them.
 type limitsObject struct {
-	MaxCalls            *int      `json:"max_calls" doc:"How many calls of both directions, and parties that they have dialled, may live at a time; null: any number."`
-	MaxCallsPerSecond   *int      `json:"max_calls_per_second" doc:"How many outbound calls and dialled parties may begin in any one second; null: any number."`
-	AllowedDestinations *[]string `json:"allowed_destinations" doc:"Where calls may go; null: everywhere."`
-	DeniedDestinations  []string  `json:"denied_destinations" doc:"Where they may not go all the same."`
-	AllowedTypes        []string  `json:"allowed_destination_types" doc:"Which numbers may be called of those that cost more: premium, satellite, shared_cost."`
-	RequestsPerMinute   *int      `json:"requests_per_minute" doc:"How many requests each API key may make; null: as the configuration says."`
-	dailyBounds
+	callBounds
+	RequestsPerMinute *int `json:"requests_per_minute" doc:"How many requests each API key may make; null: as the configuration says."`
 }
 
 func toLimits(l *models.CustomerLimits) limitsObject {
-	var allowed *[]string
-	if l.AllowedDestinations != nil {
-		allowed = &l.AllowedDestinations
+	object := limitsObject{toCallBounds(&l.CallLimits), bound(l.RequestsPerMinute)}
+	if object.AllowedTypes == nil {
+		object.AllowedTypes = &[]string{} // a customer has nobody whose types it might have
 	}
-	return limitsObject{
-		MaxCalls: bound(l.MaxCalls), MaxCallsPerSecond: bound(l.MaxCallsPerSecond), AllowedDestinations: allowed,
-		DeniedDestinations: append([]string{}, l.DeniedDestinations...), AllowedTypes: append([]string{}, l.AllowedDestinationTypes...),
-		RequestsPerMinute: bound(l.RequestsPerMinute), dailyBounds: toDaily(&l.DailyLimits),
-	}
+	return object
 }
 
 // customerLimits changes what the request names.
 func (c *checks) customerLimits(in *limitsUpdate, given fieldSet, to *models.CustomerLimits) {
-	if given.has("max_calls") {
-		to.MaxCalls = c.between("max_calls", in.MaxCalls, 1, maxCustomerCalls)
-	}
-	if given.has("max_calls_per_second") {
-		to.MaxCallsPerSecond = c.between("max_calls_per_second", in.MaxCallsPerSecond, 1, maxCustomerCallsPerSecond)
-	}
-	if given.has("allowed_destinations") {
-		to.AllowedDestinations = c.destinations("allowed_destinations", in.AllowedDestinations, given["allowed_destinations"])
-	}
-	if given.has("denied_destinations") {
-		to.DeniedDestinations = c.destinations("denied_destinations", in.DeniedDestinations, given["denied_destinations"])
-	}
-	if given.has("allowed_destination_types") {
-		to.AllowedDestinationTypes = c.destinationTypes(in.AllowedTypes)
-	}
-	c.daily(&in.dailyLimits, given, &to.DailyLimits)
+	c.callLimits(&in.callLimits, given, &to.CallLimits)
 	if given.has("requests_per_minute") {
 		to.RequestsPerMinute = c.between("requests_per_minute", in.RequestsPerMinute, minRequestsPerMinute, maxRequestsPerMinute)
 	}
-}
-
-// destinations accepts the entries of a numbering.Policy, nil for null.
-func (c *checks) destinations(field string, list []string, valued bool) []string {
-	if !valued {
-		return nil
-	}
-	if len(list) > numbering.MaxEntries {
-		c.refuse(field, "%s must hold at most %d entries", field, numbering.MaxEntries)
-		return nil
-	}
-	normal := make([]string, len(list))
-	for i := range list {
-		var err error
-		if normal[i], err = numbering.ParseEntry(list[i]); err != nil {
-			place := fmt.Sprintf("%s[%d]", field, i)
-			c.refuse(place, "%s %s", place, err)
-			return nil
-		}
-	}
-	return normal
-}
-
-// destinationTypes accepts types of numbers, each once.
-func (c *checks) destinationTypes(list []string) []string {
-	for i, kind := range list {
-		if !slices.Contains(numbering.Types, kind) || slices.Contains(list[:i], kind) {
-			place := fmt.Sprintf("allowed_destination_types[%d]", i)
-			c.refuse(place, "%s must be one of %s, each once", place, strings.Join(numbering.Types, ", "))
-			return nil
-		}
-	}
-	return list
 }
 
 func (s *Server) operatorLimitRoutes() []route {

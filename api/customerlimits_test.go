@@ -18,7 +18,7 @@ import (
 func TestCustomerLimits(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
-		b := newBench(t, store, Config{NewCustomer: models.CustomerLimits{MaxCalls: 20, MaxCallsPerSecond: 5, AllowedDestinations: []string{}}})
+		b := newBench(t, store, Config{NewCustomer: models.CustomerLimits{CallLimits: models.CallLimits{MaxCalls: 20, MaxCallsPerSecond: 5, Destinations: models.Destinations{AllowedDestinations: []string{}}}}})
 		o := operatorBench(b, models.RoleAdmin)
 		path := "/operator/v1/customers/" + b.customer.ID + "/limits"
 		none := object{

@@ -200,7 +200,7 @@ var domainErrors = []struct {
 	{calls.ErrOverloaded, Error{Code: codeOverloaded, Message: "the service has all the work that it can do and takes no more now; try again", RetryAfter: retryOverload}},
 	{models.ErrClosed, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrNoActiveTrunk, Error{Code: codeNoActiveTrunk, Message: "no active outbound trunk is available for the call"}},
-	{calls.ErrDestinationNotAllowed, Error{Code: codeDestination, Field: "to", Message: "none of your active outbound trunks may call this number: see allowed_prefixes"}},
+	{calls.ErrDestinationNotAllowed, Error{Code: codeDestination, Field: "to", Message: "none of your active outbound trunks may call this number: see their allowed_prefixes, allowed_destinations, denied_destinations and allowed_destination_types"}},
 	{calls.ErrNoNode, Error{Code: codeNoNodeAvailable, Message: "no media node is available for the call; try again"}},
 	{calls.ErrStopping, Error{Code: codeUnavailable, Message: "the service is stopping; try again"}},
 	{calls.ErrCallActive, Error{Code: codeCallActive, Message: "the call has not ended yet"}},

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"slices"
 
 	"tandem/dialplan"
 	"tandem/models"
@@ -28,7 +29,7 @@ type trunkCreate struct {
 	Transport     *string  `json:"transport" nullable:"true" enum:"udp,tcp,tls" doc:"Outbound only, where the proxy names none. Default: what DNS says (NAPTR, SRV), otherwise udp."`
 	Port          *int     `json:"port" nullable:"true" minimum:"1" maximum:"65535" doc:"Outbound only, where the proxy names none. Default: what DNS says (SRV), otherwise 5060, with tls 5061."`
 	trunkRouting
-	trunkLimits
+	callLimits
 }
 
 type trunkUpdate struct {
@@ -47,7 +48,7 @@ type trunkUpdate struct {
 	Transport     *string  `json:"transport" nullable:"true" enum:"udp,tcp,tls" doc:"Outbound only; null removes it."`
 	Port          *int     `json:"port" nullable:"true" minimum:"1" maximum:"65535" doc:"Outbound only; null removes it."`
 	trunkRouting
-	trunkLimits
+	callLimits
 }
 
 // trunkObject is the contract's Trunk as responses show it: without password, realm and from_domain.
@@ -152,7 +153,7 @@ func (c *checks) optionalHost(field string, value *string) string {
 
 // oneDirection refuses the fields that have no meaning for a trunk of the given direction.
 func (c *checks) oneDirection(direction string, given fieldSet) {
-	foreign, other := append([]string{"proxy", "transport", "port", "username", "password", "realm", "from_domain", "register"}, routingFields...), models.Outbound
+	foreign, other := append([]string{"proxy", "transport", "port", "username", "password", "realm", "from_domain", "register"}, slices.Concat(routingFields, destinationFields)...), models.Outbound
 	if direction == models.Outbound {
 		foreign, other = []string{"inbound_ip", "inbound_ips", "application_id"}, models.Inbound
 	}
@@ -209,7 +210,7 @@ func (s *Server) makeTrunk(r *request, in *trunkCreate) (trunkObject, error) {
 	c.login(&trunk)
 	trunk.Routing.Priority = models.DefaultTrunkPriority
 	c.routing(&in.trunkRouting, r.given, &trunk.Routing)
-	c.limits(&in.trunkLimits, r.given, &trunk.Limits)
+	c.trunkLimits(&in.callLimits, r.given, &trunk.Limits)
 	c.endpoint(&trunk)
 	if err := c.failed(); err != nil {
 		return trunkObject{}, err
@@ -341,7 +342,7 @@ func (s *Server) updateTrunk(r *request) (any, error) {
 		c.oneDirection(trunk.Direction, r.given)
 		c.login(trunk)
 		c.routing(&in.trunkRouting, r.given, &trunk.Routing)
-		c.limits(&in.trunkLimits, r.given, &trunk.Limits)
+		c.trunkLimits(&in.callLimits, r.given, &trunk.Limits)
 		c.endpoint(trunk)
 		if err := c.failed(); err != nil {
 			return err

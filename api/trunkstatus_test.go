@@ -40,7 +40,7 @@ func TestTrunkEndpointCodecsAndLimits(t *testing.T) {
 			"codecs[1]":            {"proxy": "b.example", "codecs": []string{"PCMA", "pcma"}},
 			"codecs[0]":            {"proxy": "b.example", "codecs": []string{"PCMA]bridge"}},
 			"max_calls":            {"proxy": "b.example", "max_calls": 0},
-			"max_calls_per_second": {"proxy": "b.example", "max_calls_per_second": 1001},
+			"max_calls_per_second": {"proxy": "b.example", "max_calls_per_second": 10_001},
 		} {
 			bad["name"] = "b"
 			b.post("/v1/trunks", bad).refused(codeInvalidRequest, field)

@@ -152,7 +152,7 @@ func TestReserveBounded(t *testing.T) {
 	t.Parallel()
 	s, rater := modelstest.Open(t), newRater(t, billing.Config{})
 	for _, bound := range []int{0, 5} {
-		customer := &models.Customer{Name: "customer", Limits: models.CustomerLimits{MaxCalls: bound}}
+		customer := &models.Customer{Name: "customer", Limits: models.CustomerLimits{CallLimits: models.CallLimits{MaxCalls: bound}}}
 		require.NoError(t, s.CreateCustomer(t.Context(), customer))
 		reservation, err := rater.Reserve(t.Context(), s, outbound(customer.ID), 0)
 		require.NoError(t, err)

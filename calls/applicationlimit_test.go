@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -11,10 +12,11 @@ import (
 
 	"tandem/models"
 	"tandem/models/modelstest"
+	"tandem/numbering"
 )
 
 // bound sets the limits of the scene's application.
-func (s *scene) bound(limits models.ApplicationLimits) {
+func (s *scene) bound(limits models.CallLimits) {
 	s.t.Helper()
 	s.app.Limits = limits
 	require.NoError(s.t, s.store.UpdateApplication(s.t.Context(), s.app))
@@ -25,8 +27,8 @@ func TestDestinationsOfAnApplication(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		s := newScene(t, store)
-		s.limit(models.CustomerLimits{AllowedDestinations: []string{"US", "+1555", "DE"}})
-		s.bound(models.ApplicationLimits{AllowedDestinations: []string{"US", "+1555", "DO"}, DeniedDestinations: []string{"+1202"}})
+		s.limit(models.CallLimits{Destinations: models.Destinations{AllowedDestinations: []string{"US", "+1555", "DE"}}})
+		s.bound(models.CallLimits{Destinations: models.Destinations{AllowedDestinations: []string{"US", "+1555", "DO"}, DeniedDestinations: []string{"+1202"}}})
 		for _, c := range []struct{ to, subject, why string }{
 			{"+18095550100", models.SubjectCustomer, "not among the allowed destinations"}, {"+4930123456", models.SubjectApplication, "not among the allowed destinations"},
 			{"+12025550100", models.SubjectApplication, "denied by +1202"}, {"+19002345678", models.SubjectCustomer, "premium numbers are not allowed"},
@@ -59,12 +61,42 @@ func TestDestinationsOfAnApplication(t *testing.T) {
 	})
 }
 
+// The types of numbers that an application is allowed are of those that its customer is; null leaves it all of them.
+func TestTypesOfAnApplication(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		const premium, satellite, shared = "+19002345678", "+881612345678", "+491801234567"
+		s.limit(models.CallLimits{Destinations: models.Destinations{AllowedDestinationTypes: []string{numbering.TypePremium, numbering.TypeSatellite}}})
+		for _, c := range []struct {
+			types   []string
+			refused map[string]string // by whose limits
+		}{
+			{nil, map[string]string{shared: models.SubjectCustomer}},
+			{[]string{numbering.TypePremium, numbering.TypeSharedCost}, map[string]string{satellite: models.SubjectApplication, shared: models.SubjectCustomer}},
+			{[]string{}, map[string]string{premium: models.SubjectApplication, satellite: models.SubjectApplication, shared: models.SubjectCustomer}},
+		} {
+			s.bound(models.CallLimits{Destinations: models.Destinations{AllowedDestinationTypes: c.types}})
+			for _, to := range []string{premium, satellite, shared} {
+				_, err := s.manager.Create(t.Context(), CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: to, Queued: true})
+				denied := &DestinationError{}
+				if errors.As(err, &denied) {
+					require.Contains(t, denied.Why, "numbers are not allowed")
+				} else {
+					require.NoError(t, err)
+				}
+				require.Equal(t, c.refused[to], denied.Subject, "%s %v", to, c.types)
+			}
+		}
+	})
+}
+
 // A limit that an application gets counts for whom its live calls dial from then on.
 func TestLimitsOfAnApplicationChange(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		s := newScene(t, store)
-		change := func(limits models.ApplicationLimits, body string) func(http.ResponseWriter, asked) {
+		change := func(limits models.CallLimits, body string) func(http.ResponseWriter, asked) {
 			return func(w http.ResponseWriter, a asked) {
 				app := *s.app
 				app.Limits = limits
@@ -72,9 +104,9 @@ func TestLimitsOfAnApplicationChange(t *testing.T) {
 				reply(body)(w, a)
 			}
 		}
-		s.answers("/answer", change(models.ApplicationLimits{DeniedDestinations: []string{"+1202"}},
+		s.answers("/answer", change(models.CallLimits{Destinations: models.Destinations{DeniedDestinations: []string{"+1202"}}},
 			`[{"action":"dial","to":["+12025550100"],"result_url":"`+s.server.URL+`/result"}]`))
-		s.answers("/result", change(models.ApplicationLimits{MaxCalls: 1}, `[{"action":"dial","to":["+15550100003"],"result_url":"`+s.server.URL+`/last"}]`))
+		s.answers("/result", change(models.CallLimits{MaxCalls: 1}, `[{"action":"dial","to":["+15550100003"],"result_url":"`+s.server.URL+`/last"}]`))
 		s.answers("/last", reply(`[{"action":"hangup"}]`))
 		s.callIn()
 		s.end()
@@ -91,7 +123,7 @@ func TestDialKeepsToTheApplicationsLimit(t *testing.T) {
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		seen := &observed{}
 		s := newScene(t, store, func(c *Config) { c.Observer = seen })
-		s.bound(models.ApplicationLimits{MaxCalls: 2})
+		s.bound(models.CallLimits{MaxCalls: 2})
 		s.answers("/answer", reply(`[{"action":"dial","to":["+15550100003","+15550100004"],"result_url":"`+s.server.URL+`/result"}]`))
 		s.answers("/result", reply(`[{"action":"hangup"}]`))
 		s.sw.script("execute bridge", func(command) error { return nil })
@@ -117,7 +149,7 @@ func (s *scene) refusedCall(channel, reason string) {
 	require.Eventually(s.t, func() bool {
 		call, err := s.store.CallByChannel(s.t.Context(), channel)
 		return err == nil && call.Status == StatusFailed && call.Reason == reason
-	}, 10*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 // Calls in are refused where the day may not cost more, whosesoever limit it is, and end with its reason; calls out as well.
@@ -130,7 +162,7 @@ func TestSpendOfADay(t *testing.T) {
 		inbound, err := store.InboundTrunkByAddress(t.Context(), netip.MustParseAddr(s.source))
 		require.NoError(t, err)
 		for _, subject := range []string{models.SubjectCustomer, models.SubjectApplication, models.SubjectTrunk} {
-			s.customer.Limits, s.app.Limits, s.trunk.Limits, inbound.Limits = models.CustomerLimits{}, models.ApplicationLimits{}, models.TrunkLimits{}, models.TrunkLimits{}
+			s.customer.Limits.CallLimits, s.app.Limits, s.trunk.Limits, inbound.Limits = models.CallLimits{}, models.CallLimits{}, models.CallLimits{}, models.CallLimits{}
 			switch subject {
 			case models.SubjectCustomer:
 				s.customer.Limits.DailyLimits = daily
@@ -139,7 +171,7 @@ func TestSpendOfADay(t *testing.T) {
 			case models.SubjectTrunk:
 				s.trunk.Limits.DailyLimits, inbound.Limits.DailyLimits = daily, daily
 			}
-			s.limit(s.customer.Limits)
+			s.limit(s.customer.Limits.CallLimits)
 			s.bound(s.app.Limits)
 			require.NoError(t, store.UpdateTrunk(t.Context(), s.trunk))
 			require.NoError(t, store.UpdateTrunk(t.Context(), inbound))

@@ -364,7 +364,7 @@ func (d *dialing) begin(app esl.App, legs []*leg) (string, error) {
 			if err := tx.SaveLeg(ctx, &row); err != nil {
 				return err
 			}
-			if d.resumed == nil && l.over != nil && l.over.trunk.Limits.Limited() {
+			if d.resumed == nil && l.over != nil && l.over.trunk.Limits.Bounded() {
 				tx.TakeTrunks(ctx, l.over.trunk.ID)
 			}
 			d.take(ctx, tx, l)

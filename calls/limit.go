@@ -35,7 +35,7 @@ func (m *Manager) mayCall(app *models.Application, limits *models.CustomerLimits
 		policy  numbering.Policy
 	}{
 		{models.SubjectCustomer, numbering.Policy{Allow: limits.AllowedDestinations, Deny: limits.DeniedDestinations, Types: limits.AllowedDestinationTypes}},
-		{models.SubjectApplication, numbering.Policy{Allow: app.Limits.AllowedDestinations, Deny: app.Limits.DeniedDestinations, Types: numbering.Types}},
+		{models.SubjectApplication, within(&app.Limits)},
 	} {
 		verdict := of.policy.Number(number)
 		if number == "" {
@@ -49,6 +49,11 @@ func (m *Manager) mayCall(app *models.Application, limits *models.CustomerLimits
 		}
 	}
 	return nil
+}
+
+// within is where calls of an application or a trunk may go, of what the customer may call.
+func within(limits *models.CallLimits) numbering.Policy {
+	return numbering.Within(limits.AllowedDestinations, limits.DeniedDestinations, limits.AllowedDestinationTypes)
 }
 
 // refused counts a call or party that limits refuse, where err says that they do.
@@ -96,7 +101,7 @@ func withLimits(ctx context.Context, app *models.Application, trunk *models.Trun
 		if app.Limits.Bounded() {
 			tx.TakeApplication(ctx, app.ID, beginningOf(call))
 		}
-		if trunk != nil && trunk.Limits.Limited() {
+		if trunk != nil && trunk.Limits.Bounded() {
 			tx.TakeTrunk(ctx, trunk.ID, models.Beginning{Lives: 1, Starts: 1, SpendMicros: call.HoldMicros})
 		}
 		if also == nil {

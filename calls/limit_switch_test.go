@@ -61,7 +61,7 @@ func TestFreeSWITCHRefusedDestinations(t *testing.T) {
 	}})
 	s.node.ConfDir = node.ConfDir
 	l := connect(t, s, node.ESLAddr, node.Password)
-	l.limit(models.CustomerLimits{AllowedDestinations: []string{"DE", "sip:*"}})
+	l.limit(models.CallLimits{Destinations: models.Destinations{AllowedDestinations: []string{"DE", "sip:*"}}})
 
 	var denied *DestinationError
 	_, err := l.manager.Create(t.Context(), CreateRequest{CustomerID: l.customer.ID, ApplicationID: l.app.ID, From: "+15550100001", To: "+18095550100"})
@@ -85,7 +85,7 @@ func TestFreeSWITCHRefusedDestinations(t *testing.T) {
 	l.answers("/answer", reply(`[{"action":"hangup"}]`))
 	l.create(func(r *CreateRequest) { r.To = "+4930123457" })
 	require.Equal(t, ReasonBusy, l.end().Reason)
-	require.Eventually(t, func() bool { return len(far.asked()) >= 3 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(far.asked()) >= 3 }, patience, 10*time.Millisecond)
 	asked := far.asked()
 	require.Len(t, asked, 3, "%v", asked)
 	for _, uri := range asked {

@@ -15,9 +15,9 @@ import (
 )
 
 // limit sets the limits of the scene's customer.
-func (s *scene) limit(limits models.CustomerLimits) {
+func (s *scene) limit(limits models.CallLimits) {
 	s.t.Helper()
-	s.customer.Limits = limits
+	s.customer.Limits.CallLimits = limits
 	require.NoError(s.t, s.store.SetLimits(s.t.Context(), s.customer))
 }
 
@@ -27,7 +27,7 @@ func TestDestinationsOfACustomer(t *testing.T) {
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		seen := &observed{}
 		s := newScene(t, store, func(c *Config) { c.Observer = seen })
-		s.limit(models.CustomerLimits{AllowedDestinations: []string{"US"}, DeniedDestinations: []string{"+1900"}})
+		s.limit(models.CallLimits{Destinations: models.Destinations{AllowedDestinations: []string{"US"}, DeniedDestinations: []string{"+1900"}}})
 		dominican := CreateRequest{CustomerID: s.customer.ID, ApplicationID: s.app.ID, From: "+15550100001", To: "+18095550100"}
 		for _, c := range []struct {
 			to     string
@@ -47,7 +47,7 @@ func TestDestinationsOfACustomer(t *testing.T) {
 		s.noCalls()
 
 		// What was queued while it was allowed is looked at again when it is started, and an ended call when it is repeated.
-		s.limit(models.CustomerLimits{AllowedDestinations: []string{"US", "DO"}})
+		s.limit(models.CallLimits{Destinations: models.Destinations{AllowedDestinations: []string{"US", "DO"}}})
 		s.sw.script("originate", func(c command) error {
 			s.sw.hangup(c.channel, "USER_BUSY", "variable_sip_term_status", "486")
 			return nil
@@ -60,14 +60,14 @@ func TestDestinationsOfACustomer(t *testing.T) {
 		require.NoError(t, err)
 		s.sw.await("originate")
 		ended := s.end()
-		s.limit(models.CustomerLimits{DeniedDestinations: []string{"DO"}})
+		s.limit(models.CallLimits{Destinations: models.Destinations{DeniedDestinations: []string{"DO"}}})
 		var denied *DestinationError
 		_, err = s.manager.StartCall(t.Context(), s.customer.ID, waiting.ID, nil)
 		require.ErrorAs(t, err, &denied)
 		require.Equal(t, "denied by DO", denied.Why)
 		_, err = s.manager.Retry(t.Context(), s.customer.ID, ended.ID, nil)
 		require.ErrorAs(t, err, &denied)
-		s.limit(models.CustomerLimits{})
+		s.limit(models.CallLimits{})
 		_, err = s.manager.StartCall(t.Context(), s.customer.ID, waiting.ID, nil)
 		require.NoError(t, err)
 		s.sw.await("originate")
@@ -86,7 +86,7 @@ func TestCustomerLimitOfCreates(t *testing.T) {
 		s := newScene(t, store)
 		_, err := store.Credit(t.Context(), s.customer.ID, "more", "topup", 100*startBalance, "")
 		require.NoError(t, err)
-		s.limit(models.CustomerLimits{MaxCalls: most})
+		s.limit(models.CallLimits{MaxCalls: most})
 		s.sw.script("originate", func(command) error { return nil })
 		var all sync.WaitGroup
 		var full atomic.Int64
@@ -135,10 +135,10 @@ func TestCustomerLimitOfCreates(t *testing.T) {
 		require.Eventually(t, func() bool {
 			rows, _, err = store.ListCalls(t.Context(), s.customer.ID, models.CallFilter{Status: StatusFailed}, models.Page{Limit: 10})
 			return err != nil || len(rows) > 0
-		}, 10*time.Second, 5*time.Millisecond)
+		}, patience, 5*time.Millisecond)
 		require.NoError(t, err)
 		require.Equal(t, []any{ReasonCustomerLimit, http.StatusServiceUnavailable, in}, []any{rows[0].Reason, rows[0].SIPCode, rows[0].ChannelID})
-		s.limit(models.CustomerLimits{MaxCalls: most + 1})
+		s.limit(models.CallLimits{MaxCalls: most + 1})
 		_, err = s.manager.StartCall(t.Context(), s.customer.ID, waiting.ID, nil)
 		require.NoError(t, err)
 		last := s.sw.await("originate")
@@ -150,7 +150,7 @@ func TestCustomerLimitOfCreates(t *testing.T) {
 func TestDialToDeniedDestinations(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, modelstest.Open(t))
-	s.limit(models.CustomerLimits{AllowedDestinations: []string{"DE", "sip:pbx.example.com"}})
+	s.limit(models.CallLimits{Destinations: models.Destinations{AllowedDestinations: []string{"DE", "sip:pbx.example.com"}}})
 	s.answers("/answer", reply(`[{"action":"dial","to":["+18095550100","+4930123456","sip:desk@pbx.example.com","sip:desk@elsewhere.example.com"],"result_url":"`+s.server.URL+`/result"}]`))
 	s.answers("/result", reply(`[{"action":"dial","to":"+18095550100","result_url":"`+s.server.URL+`/second"}]`))
 	s.answers("/second", reply(`[{"action":"transfer","to":"sip:desk@elsewhere.example.com","result_url":"`+s.server.URL+`/third"}]`))
@@ -199,7 +199,7 @@ func TestDialKeepsToTheCustomersLimit(t *testing.T) {
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		seen := &observed{}
 		s := newScene(t, store, func(c *Config) { c.Observer = seen })
-		s.limit(models.CustomerLimits{MaxCalls: 3})
+		s.limit(models.CallLimits{MaxCalls: 3})
 		s.answers("/answer", reply(`[{"action":"dial","to":["+15550100003","+15550100004","+15550100005"],"result_url":"`+s.server.URL+`/result"}]`))
 		s.answers("/result", reply(`[{"action":"transfer","to":"+15550100006","result_url":"`+s.server.URL+`/last"}]`))
 		s.answers("/last", reply(`[{"action":"hangup"}]`))
@@ -209,7 +209,7 @@ func TestDialKeepsToTheCustomersLimit(t *testing.T) {
 		require.Contains(t, bridge.args, "+15550100003")
 		require.Contains(t, bridge.args, "+15550100004")
 		require.NotContains(t, bridge.args, "+15550100005")
-		s.limit(models.CustomerLimits{MaxCalls: 4})
+		s.limit(models.CallLimits{MaxCalls: 4})
 		second := s.callIn() // itself the fourth
 		require.Equal(t, second, s.sw.await("kill").channel)
 		call := s.end()
@@ -238,7 +238,7 @@ func TestRerouteKeepsToTheDestinations(t *testing.T) {
 	s.sw.script("originate", func(command) error { return nil })
 	created := s.create()
 	s.sw.await("originate")
-	s.limit(models.CustomerLimits{DeniedDestinations: []string{"+1"}})
+	s.limit(models.CallLimits{Destinations: models.Destinations{DeniedDestinations: []string{"+1"}}})
 	s.sw.hangup(created.ChannelID, busyCarrier[0], "variable_sip_term_status", busyCarrier[1])
 	call := s.end()
 	require.Equal(t, []any{ReasonCarrierError, *created.TrunkID}, []any{call.Reason, *call.TrunkID})
@@ -253,7 +253,7 @@ func TestPartiesOverTheNextTrunkCount(t *testing.T) {
 		trunks := s.trunks(2)
 		trunks[0].Limits.MaxCalls = 1 // the call itself
 		require.NoError(t, store.UpdateTrunk(t.Context(), trunks[0]))
-		s.limit(models.CustomerLimits{DailyLimits: models.DailyLimits{MaxCallsPerDay: 2}})
+		s.limit(models.CallLimits{DailyLimits: models.DailyLimits{MaxCallsPerDay: 2}})
 		s.answers("/answer", reply(`[{"action":"dial","to":["+15550000200","+15550000201"],"strategy":"sequential"},{"action":"hangup"}]`))
 		s.sw.dials(map[string]dialedParty{"0200": {cause: "USER_BUSY", sip: "486"}, "0201": {cause: "USER_BUSY", sip: "486"}})
 		call := s.create()

@@ -37,7 +37,7 @@ func TestOverflowIsDialledInOrder(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		s := newScene(t, store, func(c *Config) { c.OverflowInterval = time.Hour }) // it is the end of a call that wakes
-		s.limit(models.CustomerLimits{MaxCalls: 1})
+		s.limit(models.CallLimits{MaxCalls: 1})
 		s.sw.script("originate", func(command) error { return nil })
 		first := s.create(waits)
 		require.Equal(t, StatusDialing, first.Status)
@@ -78,24 +78,24 @@ func TestOverflowOfEachLimit(t *testing.T) {
 	t.Parallel()
 	daily := models.DailyLimits{MaxCallsPerDay: 1}
 	for name, c := range map[string]struct {
-		customer models.CustomerLimits
-		app      models.ApplicationLimits
-		trunk    models.TrunkLimits
+		customer models.CallLimits
+		app      models.CallLimits
+		trunk    models.CallLimits
 		waits    bool
 	}{
-		"customer calls":    {customer: models.CustomerLimits{MaxCalls: 1}, waits: true},
-		"customer rate":     {customer: models.CustomerLimits{MaxCallsPerSecond: 1}, waits: true},
-		"application calls": {app: models.ApplicationLimits{MaxCalls: 1}, waits: true},
-		"application rate":  {app: models.ApplicationLimits{MaxCallsPerSecond: 1}, waits: true},
-		"trunk calls":       {trunk: models.TrunkLimits{MaxCalls: 1}, waits: true},
-		"trunk rate":        {trunk: models.TrunkLimits{MaxCallsPerSecond: 1}, waits: true},
-		"customer day":      {customer: models.CustomerLimits{DailyLimits: daily}},
-		"application day":   {app: models.ApplicationLimits{DailyLimits: daily}},
-		"trunk day":         {trunk: models.TrunkLimits{DailyLimits: daily}},
+		"customer calls":    {customer: models.CallLimits{MaxCalls: 1}, waits: true},
+		"customer rate":     {customer: models.CallLimits{MaxCallsPerSecond: 1}, waits: true},
+		"application calls": {app: models.CallLimits{MaxCalls: 1}, waits: true},
+		"application rate":  {app: models.CallLimits{MaxCallsPerSecond: 1}, waits: true},
+		"trunk calls":       {trunk: models.CallLimits{MaxCalls: 1}, waits: true},
+		"trunk rate":        {trunk: models.CallLimits{MaxCallsPerSecond: 1}, waits: true},
+		"customer day":      {customer: models.CallLimits{DailyLimits: daily}},
+		"application day":   {app: models.CallLimits{DailyLimits: daily}},
+		"trunk day":         {trunk: models.CallLimits{DailyLimits: daily}},
 		"customer day and calls": {
-			customer: models.CustomerLimits{MaxCalls: 1, DailyLimits: daily},
+			customer: models.CallLimits{MaxCalls: 1, DailyLimits: daily},
 		},
-		"application spend": {app: models.ApplicationLimits{DailyLimits: models.DailyLimits{MaxSpendPerDayMicros: 150_000}}}, // for the least of one call
+		"application spend": {app: models.CallLimits{DailyLimits: models.DailyLimits{MaxSpendPerDayMicros: 150_000}}}, // for the least of one call
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +129,7 @@ func TestOverflowEnds(t *testing.T) {
 	t.Parallel()
 	modelstest.RunClock(t, "", func(t *testing.T, store *models.Store, clock *modelstest.Clock) {
 		s := newScene(t, store, quick)
-		s.limit(models.CustomerLimits{MaxCalls: 1})
+		s.limit(models.CallLimits{MaxCalls: 1})
 		s.sw.script("originate", func(command) error { return nil })
 		s.create(waits)
 		channel := s.sw.await("originate").channel
@@ -152,7 +152,7 @@ func TestOverflowEnds(t *testing.T) {
 		require.NoError(t, err)
 		_, err = store.Credit(t.Context(), s.customer.ID, "gone", models.LedgerAdjust, -(customer.BalanceMicros - customer.HeldMicros), "")
 		require.NoError(t, err)
-		s.limit(models.CustomerLimits{MaxCalls: 2, DeniedDestinations: []string{"DE"}})
+		s.limit(models.CallLimits{MaxCalls: 2, Destinations: models.Destinations{DeniedDestinations: []string{"DE"}}})
 		ended = s.end()
 		require.Equal(t, []any{poor.ID, StatusFailed, ReasonInsufficientBalance}, []any{ended.ID, ended.Status, ended.Reason})
 		ended = s.end()
@@ -167,8 +167,8 @@ func TestOverflowDelaysNobodyElse(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
 		s := newScene(t, store, quick)
-		s.limit(models.CustomerLimits{MaxCalls: 2})
-		s.app.Limits = models.ApplicationLimits{MaxCalls: 1}
+		s.limit(models.CallLimits{MaxCalls: 2})
+		s.app.Limits = models.CallLimits{MaxCalls: 1}
 		require.NoError(t, store.UpdateApplication(t.Context(), s.app))
 		s.sw.script("originate", func(command) error { return nil })
 		held := s.create(waits)
@@ -179,7 +179,7 @@ func TestOverflowDelaysNobodyElse(t *testing.T) {
 
 		// Another application of the customer's.
 		other := *s.app
-		other.ID, other.Limits = "", models.ApplicationLimits{}
+		other.ID, other.Limits = "", models.CallLimits{}
 		require.NoError(t, store.CreateApplication(t.Context(), &other))
 		mine := s.create(func(r *CreateRequest) { r.Overflow, r.ApplicationID = true, other.ID })
 		require.Equal(t, StatusQueued, mine.Status, "others of the customer wait already")
@@ -190,10 +190,10 @@ func TestOverflowDelaysNobodyElse(t *testing.T) {
 
 		// Another customer, whose first call has to wait as well.
 		stranger := modelstest.Customer(t, store, startBalance)
-		stranger.Limits = models.CustomerLimits{MaxCalls: 1}
+		stranger.Limits.CallLimits = models.CallLimits{MaxCalls: 1}
 		require.NoError(t, store.SetLimits(t.Context(), stranger))
 		strange := *s.app
-		strange.ID, strange.CustomerID, strange.Limits = "", stranger.ID, models.ApplicationLimits{}
+		strange.ID, strange.CustomerID, strange.Limits = "", stranger.ID, models.CallLimits{}
 		require.NoError(t, store.CreateApplication(t.Context(), &strange))
 		modelstest.OutboundTrunk(t, store, stranger)
 		theirs := func(r *CreateRequest) { r.Overflow, r.CustomerID, r.ApplicationID = true, stranger.ID, strange.ID }
@@ -238,7 +238,7 @@ func TestOverflowOfSeveralControllers(t *testing.T) {
 		}
 		_, err := s.store.Credit(t.Context(), s.customer.ID, "more", models.LedgerTopup, 100*startBalance, "")
 		require.NoError(t, err)
-		s.limit(models.CustomerLimits{MaxCalls: most})
+		s.limit(models.CallLimits{MaxCalls: most})
 		var mu sync.Mutex
 		live, dialled, crowded := 0, []string{}, 0
 		for _, at := range scenes {
@@ -328,7 +328,7 @@ func TestLongestCallOfLimits(t *testing.T) {
 		inbound, err := store.InboundTrunkByAddress(t.Context(), netip.MustParseAddr(s.source))
 		require.NoError(t, err)
 		for _, c := range []struct{ customer, app, trunk, want int }{{0, 0, 0, 0}, {300, 0, 0, 300}, {300, 200, 0, 200}, {300, 200, 100, 100}, {0, 0, 50, 50}, {20, 200, 100, 20}} {
-			s.limit(models.CustomerLimits{DailyLimits: models.DailyLimits{MaxCallSeconds: c.customer}})
+			s.limit(models.CallLimits{DailyLimits: models.DailyLimits{MaxCallSeconds: c.customer}})
 			s.app.Limits.MaxCallSeconds, s.trunk.Limits.MaxCallSeconds, inbound.Limits.MaxCallSeconds = c.app, c.trunk, c.trunk
 			require.NoError(t, store.UpdateApplication(t.Context(), s.app))
 			require.NoError(t, store.UpdateTrunk(t.Context(), s.trunk))

@@ -143,7 +143,7 @@ func (s *session) takeWay(over *way, rate models.Rate, failed ending, attempt in
 		if err := tx.UpdateCall(ctx, call, "trunk_id", "channel_id", "rate", "price_per_minute_micros", "granted_seconds", "max_seconds"); err != nil {
 			return err
 		}
-		if over.trunk.Limits.Limited() {
+		if over.trunk.Limits.Bounded() {
 			tx.TakeTrunk(ctx, over.trunk.ID, models.Beginning{Lives: 1, Starts: 1, SpendMicros: call.HoldMicros})
 		}
 		stored, err := giveCommand(ctx, tx, call, &order{kind: models.CommandDial, payload: struct{}{}})

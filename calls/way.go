@@ -40,7 +40,7 @@ func waysTo(trunks []models.Trunk, number, caller, seed string, owns func(number
 	allowed := false
 	for i := range trunks {
 		trunk := &trunks[i]
-		if !trunk.Routing.Allows(number) {
+		if !trunk.Routing.Allows(number) || !within(&trunk.Limits).Number(number).Allowed {
 			continue
 		}
 		allowed = true

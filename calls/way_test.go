@@ -10,6 +10,7 @@ import (
 
 	"tandem/esl"
 	"tandem/models"
+	"tandem/numbering"
 )
 
 func routed(id string, r models.TrunkRouting) models.Trunk {
@@ -22,6 +23,13 @@ func TestWays(t *testing.T) {
 	const own, other, fixed = "+15550100001", "+15550100002", "+15550199999"
 	owns := func(number string) (bool, error) { return number == own, nil }
 	plain := routed("plain", models.TrunkRouting{})
+	limited := func(where models.Destinations) models.Trunk {
+		trunk := routed("limited", models.TrunkRouting{})
+		trunk.Limits.Destinations = where
+		return trunk
+	}
+	ordinary := limited(models.Destinations{AllowedDestinationTypes: []string{}})
+	premium := limited(models.Destinations{AllowedDestinations: []string{"US"}, AllowedDestinationTypes: []string{numbering.TypePremium}})
 	for name, tt := range map[string]struct {
 		trunks       []models.Trunk
 		number, from string
@@ -33,6 +41,10 @@ func TestWays(t *testing.T) {
 		"no caller":    {[]models.Trunk{plain}, "+4930123", "", []way{{trunk: plain, number: "+4930123", callerID: ""}}, nil},
 		"not allowed":  {[]models.Trunk{routed("a", models.TrunkRouting{AllowedPrefixes: []string{"+1", "+44"}})}, "+4930123", own, nil, ErrDestinationNotAllowed},
 		"another is":   {[]models.Trunk{routed("a", models.TrunkRouting{AllowedPrefixes: []string{"+1"}}), plain}, "+4930123", own, []way{{trunk: plain, number: "+4930123", callerID: own}}, nil},
+		"a country":    {[]models.Trunk{limited(models.Destinations{AllowedDestinations: []string{"US", "DE"}, DeniedDestinations: []string{"+493"}})}, "+4930123", own, nil, ErrDestinationNotAllowed},
+		"every type":   {[]models.Trunk{plain}, "+19002345678", own, []way{{trunk: plain, number: "+19002345678", callerID: own}}, nil},
+		"no such type": {[]models.Trunk{ordinary}, "+19002345678", own, nil, ErrDestinationNotAllowed},
+		"by its type":  {[]models.Trunk{ordinary, premium}, "+19002345678", own, []way{{trunk: premium, number: "+19002345678", callerID: own}}, nil},
 		"not its own":  {[]models.Trunk{routed("a", models.TrunkRouting{CallerIDPolicy: models.CallerIDOwn})}, "+4930123", other, nil, errForeignCallerID},
 		"nobody's own": {[]models.Trunk{routed("a", models.TrunkRouting{CallerIDPolicy: models.CallerIDOwn})}, "+4930123", "", nil, errForeignCallerID},
 	} {

@@ -192,11 +192,11 @@ func LoadConfig(file string, overrides map[string]string) (Config, error) {
 		Currency:       r.text("currency"),
 		Rates:          api.Rates{Key: r.integer("api_rate", 0, 1_000_000), Address: r.integer("api_address_rate", 0, 1_000_000)},
 		TrustedProxies: r.prefixes("trusted_proxies"),
-		NewCustomer: models.CustomerLimits{
-			MaxCalls:            r.integer("new_customer_max_calls", 0, 1_000_000),
-			MaxCallsPerSecond:   r.integer("new_customer_max_calls_per_second", 0, 10_000),
-			AllowedDestinations: r.destinations("new_customer_destinations"),
-		},
+		NewCustomer: models.CustomerLimits{CallLimits: models.CallLimits{
+			MaxCalls:          r.integer("new_customer_max_calls", 0, 1_000_000),
+			MaxCallsPerSecond: r.integer("new_customer_max_calls_per_second", 0, 10_000),
+			Destinations:      models.Destinations{AllowedDestinations: r.destinations("new_customer_destinations")},
+		}},
 		SIPProfile:  r.text("sip_profile"),
 		VoiceEngine: r.text("voice_engine"),
 		Voice:       r.text("voice"),

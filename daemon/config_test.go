@@ -41,7 +41,7 @@ func TestConfigDefaults(t *testing.T) {
 	require.Equal(t, int64(10_000), cfg.Billing.OutboundPerMinuteMicros)
 	require.Equal(t, int64(5_000), cfg.Billing.InboundPerMinuteMicros)
 	require.Equal(t, 5*time.Second, cfg.NodeLease)
-	require.Equal(t, models.CustomerLimits{MaxCalls: 20, MaxCallsPerSecond: 5, AllowedDestinations: []string{}}, cfg.NewCustomer, "new customers call nowhere")
+	require.Equal(t, models.CustomerLimits{CallLimits: models.CallLimits{MaxCalls: 20, MaxCallsPerSecond: 5, Destinations: models.Destinations{AllowedDestinations: []string{}}}}, cfg.NewCustomer, "new customers call nowhere")
 	require.Len(t, cfg.SecretKey, 32)
 }
 
@@ -82,7 +82,7 @@ func TestConfigEnvironment(t *testing.T) { //nolint:paralleltest // t.Setenv
 	require.Equal(t, []int{600, 7200, 402}, []int{cfg.Billing.MaxGrantSeconds, cfg.Billing.MaxCallSeconds, cfg.NoBalanceStatus})
 	require.Equal(t, "EUR", cfg.Currency)
 	require.Equal(t, "carriers", cfg.SIPProfile)
-	require.Equal(t, models.CustomerLimits{MaxCalls: 15, MaxCallsPerSecond: 16, AllowedDestinations: []string{"US", "+44", "sip:pbx.example.com"}}, cfg.NewCustomer)
+	require.Equal(t, models.CustomerLimits{CallLimits: models.CallLimits{MaxCalls: 15, MaxCallsPerSecond: 16, Destinations: models.Destinations{AllowedDestinations: []string{"US", "+44", "sip:pbx.example.com"}}}}, cfg.NewCustomer)
 	require.Equal(t, api.Rates{Key: 17, Address: 18}, cfg.Rates)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("fd00::/8")}, cfg.TrustedProxies)
 	require.Equal(t, "other", cfg.VoiceEngine)

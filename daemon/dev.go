@@ -110,7 +110,7 @@ func runDev(ctx context.Context, opts DevOptions, cfg Config, logger *slog.Logge
 		return unregister(ctx, running.nodes.named(devNode), gateway, seconds)
 	}
 	cfg.hangUpAtStop = opts.ESLAddr == ""
-	cfg.NewCustomer = models.CustomerLimits{AllowedDestinationTypes: numbering.Types} // whoever develops is to try everything
+	cfg.NewCustomer.CallLimits = models.CallLimits{Destinations: models.Destinations{AllowedDestinationTypes: numbering.Types}} // whoever develops is to try everything
 	// The lock on the data folder makes this the only controller, so it may take its node back at once after a crash.
 	running, err = startController(ctx, cfg, logger, store, listener, "tandem dev", map[string]http.Handler{"/dev": site.handler()})
 	if err != nil {

@@ -81,7 +81,7 @@ func (s *seed) planted(ctx context.Context, store *models.Store) (bool, error) {
 // key. baseURL is where the example's answer_url and webhook receiver are served.
 func (s *seed) plant(ctx context.Context, store *models.Store, baseURL, presetKey, currency string) (string, error) {
 	customer := &models.Customer{ID: s.CustomerID, Name: "Dev customer", Currency: currency, BalanceMicros: 100_000_000,
-		Limits: models.CustomerLimits{AllowedDestinationTypes: numbering.Types}}
+		Limits: models.CustomerLimits{CallLimits: models.CallLimits{Destinations: models.Destinations{AllowedDestinationTypes: numbering.Types}}}}
 	application := &models.Application{
 		ID: s.ApplicationID, CustomerID: s.CustomerID, Name: "Example", AnswerURL: baseURL + "/dev/answer",
 		WebhookURL: baseURL + "/dev/webhooks", WebhookSecret: models.Secret(webhooks.NewSecret()),

@@ -12,6 +12,7 @@ import (
 
 	"tandem/esl"
 	"tandem/models"
+	"tandem/numbering"
 )
 
 // rounding is how exactly times are told.
@@ -243,6 +244,10 @@ func (e *examination) invite(ctx context.Context, step *TrunkStep) {
 	case !e.trunk.Routing.Allows(e.test.To):
 		step.conclude(StepFailed, "The trunk may not call the number: see its allowed_prefixes.", "Add the beginning of the number to allowed_prefixes, or name another number.")
 		return
+	case !e.allowed().Allowed:
+		step.conclude(StepFailed, "The trunk may not call the number: "+e.allowed().String()+".",
+			"Change allowed_destinations, denied_destinations or allowed_destination_types of the trunk, or name another number.")
+		return
 	}
 	for _, n := range e.s.current() {
 		if n.control.Up() {
@@ -251,6 +256,12 @@ func (e *examination) invite(ctx context.Context, step *TrunkStep) {
 		}
 	}
 	step.conclude(StepSkipped, "No node is connected to the controller that answered this request.", "Try again: another controller may answer.")
+}
+
+// allowed is what the limits of the trunk say of the number.
+func (e *examination) allowed() numbering.Verdict {
+	limits := &e.trunk.Limits
+	return numbering.Within(limits.AllowedDestinations, limits.DeniedDestinations, limits.AllowedDestinationTypes).Number(e.test.To)
 }
 
 // call places the call and waits until it is known what becomes of it.

@@ -138,6 +138,14 @@ func TestTrunkTest(t *testing.T) {
 			edit: func(t *models.Trunk) { t.Routing.AllowedPrefixes = []string{"+1"} }, test: TrunkTest{To: "+4930123"},
 			outcome: StepFailed, want: map[string]string{StepInvite: StepFailed}, advice: [2]string{StepInvite, "allowed_prefixes"},
 		},
+		"a number that limits refuse": {
+			edit: func(t *models.Trunk) { t.Limits.DeniedDestinations = []string{"DE"} }, test: TrunkTest{To: "+4930123456"},
+			outcome: StepFailed, want: map[string]string{StepInvite: StepFailed}, advice: [2]string{StepInvite, "denied_destinations"},
+		},
+		"a type that limits refuse": {
+			edit: func(t *models.Trunk) { t.Limits.AllowedDestinationTypes = []string{} }, test: TrunkTest{To: "+4909001234567"},
+			outcome: StepFailed, want: map[string]string{StepInvite: StepFailed}, advice: [2]string{StepInvite, "allowed_destination_types"},
+		},
 		"no node for the call": {
 			prepare: func(f *fakeSwitch, _ *fakeStore) { f.down = true }, test: TrunkTest{To: "+4930123"},
 			outcome: StepWarning, want: map[string]string{StepInvite: StepSkipped, StepOptions: StepWarning},

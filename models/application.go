@@ -30,10 +30,10 @@ type Application struct {
 	// EventKinds are the kinds of events that the webhook_url is told (see Wanted); nil is the default set.
 	EventKinds []string `gorm:"serializer:optional"`
 	// Limits are the customer's own, within those that the operator sets.
-	Limits    ApplicationLimits `gorm:"embedded"`
-	CreatedAt time.Time         `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt time.Time         `gorm:"serializer:moment;autoUpdateTime:false"`
-	DeletedAt *time.Time        `gorm:"serializer:moment"`
+	Limits    CallLimits `gorm:"embedded"`
+	CreatedAt time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	DeletedAt *time.Time `gorm:"serializer:moment"`
 }
 
 // applicationRow is an application as stored: its secrets sealed.
@@ -143,9 +143,8 @@ func (s *Store) UpdateApplication(ctx context.Context, app *Application) error {
 		row.PreviousSecretUntil = cut(row.PreviousSecretUntil)
 		result := tx.write(ctx).Model(&applicationRow{}).
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
-			Select("name", "answer_url", "webhook_url", "fallback_url", "webhook_secret", "previous_secret", "previous_secret_until",
-				"fallback_actions", "wait_actions", "balance_notice_url", "event_kinds", "max_calls", "max_calls_per_second", "max_calls_per_day", "max_spend_per_day_micros",
-				"max_call_seconds", "allowed_destinations", "denied_destinations", "updated_at").
+			Select(columnsWith("name", "answer_url", "webhook_url", "fallback_url", "webhook_secret", "previous_secret", "previous_secret_until",
+				"fallback_actions", "wait_actions", "balance_notice_url", "event_kinds", "updated_at")).
 			Updates(tx.sealApplication(&row))
 		if err := changedOne(result, "update application %q", row.ID); err != nil {
 			return err

@@ -8,24 +8,9 @@ import (
 
 // CustomerLimits bound what a customer may do; the zero value bounds nothing.
 type CustomerLimits struct {
-	// MaxCalls is how many calls of both directions, and parties that they have dialled, may live at a time, whichever controllers they are at; 0 is
-	// no bound. Queued calls are not counted.
-	MaxCalls int
-	// MaxCallsPerSecond is how many outbound calls and dialled parties may begin in any one second; 0 is no bound.
-	MaxCallsPerSecond int
-	DailyLimits
-	// AllowedDestinations and DeniedDestinations are where calls may go: see numbering.Policy. nil in the first allows everything.
-	AllowedDestinations []string `gorm:"serializer:optional"`
-	DeniedDestinations  []string `gorm:"serializer:optional"`
-	// AllowedDestinationTypes are the types of numbers that may be called of those which cost more: see numbering.Types.
-	AllowedDestinationTypes []string `gorm:"serializer:optional"`
+	CallLimits
 	// RequestsPerMinute is how many requests each API key may make; 0 leaves it to the configuration.
 	RequestsPerMinute int
-}
-
-// Bounded says whether there is a bound on the number of calls or on what they cost.
-func (l *CustomerLimits) Bounded() bool {
-	return l.MaxCalls > 0 || l.MaxCallsPerSecond > 0 || l.bounded()
 }
 
 // TakeCustomer makes the transaction, which inserts or starts calls or inserts legs of a customer, fail with a *LimitError that is ErrCustomerFull where the
@@ -68,8 +53,7 @@ func (s *Store) SetLimits(ctx context.Context, customer *Customer) error {
 		row := *customer
 		row.UpdatedAt = tx.Now()
 		result := tx.write(ctx).Model(&Customer{}).Where("id = ?", row.ID).
-			Select("max_calls", "max_calls_per_second", "max_calls_per_day", "max_spend_per_day_micros", "max_call_seconds",
-				"allowed_destinations", "denied_destinations", "allowed_destination_types", "requests_per_minute", "updated_at").Updates(&row)
+			Select(columnsWith("requests_per_minute", "updated_at")).Updates(&row)
 		if err := changedOne(result, "set the limits of customer %q", row.ID); err != nil {
 			return err
 		}

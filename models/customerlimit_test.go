@@ -172,14 +172,50 @@ func TestCustomerMaxCallsPerSecond(t *testing.T) {
 	})
 }
 
+// everyLimit has a value of its own in each field.
+var everyLimit = models.CallLimits{
+	MaxCalls: 1, MaxCallsPerSecond: 2, DailyLimits: models.DailyLimits{MaxCallsPerDay: 3, MaxSpendPerDayMicros: 4, MaxCallSeconds: 5},
+	Destinations: models.Destinations{
+		AllowedDestinations: []string{"US", "+44"}, DeniedDestinations: []string{"+1900"}, AllowedDestinationTypes: []string{"premium"},
+	},
+}
+
+// TestLimitsOfApplicationsAndTrunksAreKept has each limit read back, from the creation on and after a change.
+func TestLimitsOfApplicationsAndTrunksAreKept(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
+		ctx := t.Context()
+		customer := modelstest.Customer(t, s, 0)
+		app, trunk := modelstest.Application(t, s, customer), modelstest.OutboundTrunk(t, s, customer)
+		for _, limits := range []models.CallLimits{
+			everyLimit, {Destinations: models.Destinations{AllowedDestinations: []string{}, AllowedDestinationTypes: []string{}}}, {},
+		} {
+			made := models.Application{CustomerID: customer.ID, Name: "made", AnswerURL: "https://example.com", Limits: limits}
+			require.NoError(t, s.CreateApplication(ctx, &made))
+			app.Limits = limits
+			require.NoError(t, s.UpdateApplication(ctx, app))
+			for _, id := range []string{made.ID, app.ID} {
+				stored, err := s.Application(ctx, customer.ID, id)
+				require.NoError(t, err)
+				require.Equal(t, limits, stored.Limits)
+			}
+			trunk.Limits = limits
+			require.NoError(t, s.UpdateTrunk(ctx, trunk))
+			stored, err := s.Trunk(ctx, customer.ID, trunk.ID)
+			require.NoError(t, err)
+			require.Equal(t, limits, stored.Limits)
+		}
+	})
+}
+
 func TestCustomerLimitsAreKept(t *testing.T) {
 	t.Parallel()
 	modelstest.Run(t, "", func(t *testing.T, s *models.Store) {
 		customer := modelstest.Customer(t, s, 5_000_000)
 		require.Equal(t, models.CustomerLimits{}, customer.Limits)
 		for _, limits := range []models.CustomerLimits{
-			{MaxCalls: 1, MaxCallsPerSecond: 2, AllowedDestinations: []string{"US", "+44"}, DeniedDestinations: []string{"+1900"}, RequestsPerMinute: 90},
-			{AllowedDestinations: []string{}}, // nothing, which is not everything
+			{CallLimits: everyLimit, RequestsPerMinute: 90},
+			{CallLimits: models.CallLimits{Destinations: models.Destinations{AllowedDestinations: []string{}}}}, // nothing, which is not everything
 			{},
 		} {
 			customer.Limits = limits
@@ -196,8 +232,8 @@ func TestCustomerLimitsAreKept(t *testing.T) {
 			}))
 		}
 		require.ErrorIs(t, s.SetLimits(t.Context(), &models.Customer{ID: "cust_none"}), models.ErrNotFound)
-		made := models.Customer{Name: "New", Limits: models.CustomerLimits{MaxCalls: 7, AllowedDestinations: []string{}}}
+		made := models.Customer{Name: "New", Limits: models.CustomerLimits{CallLimits: models.CallLimits{MaxCalls: 7, Destinations: models.Destinations{AllowedDestinations: []string{}}}}}
 		require.NoError(t, s.CreateCustomer(t.Context(), &made))
-		require.Equal(t, models.CustomerLimits{MaxCalls: 7, AllowedDestinations: []string{}}, made.Limits)
+		require.Equal(t, models.CustomerLimits{CallLimits: models.CallLimits{MaxCalls: 7, Destinations: models.Destinations{AllowedDestinations: []string{}}}}, made.Limits)
 	})
 }

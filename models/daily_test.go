@@ -30,15 +30,15 @@ func newSubjects(t *testing.T, s *models.Store) *subjects {
 // bound sets the limits of one of the subjects, and of none else.
 func (o *subjects) bound(t *testing.T, s *models.Store, subject string, daily models.DailyLimits, calls int) string {
 	t.Helper()
-	o.customer.Limits, o.app.Limits, o.trunk.Limits = models.CustomerLimits{}, models.ApplicationLimits{}, models.TrunkLimits{}
+	o.customer.Limits.CallLimits, o.app.Limits, o.trunk.Limits = models.CallLimits{}, models.CallLimits{}, models.CallLimits{}
 	id := ""
 	switch subject {
 	case models.SubjectCustomer:
-		o.customer.Limits, id = models.CustomerLimits{MaxCalls: calls, DailyLimits: daily}, o.customer.ID
+		o.customer.Limits.CallLimits, id = models.CallLimits{MaxCalls: calls, DailyLimits: daily}, o.customer.ID
 	case models.SubjectApplication:
-		o.app.Limits, id = models.ApplicationLimits{MaxCalls: calls, DailyLimits: daily}, o.app.ID
+		o.app.Limits, id = models.CallLimits{MaxCalls: calls, DailyLimits: daily}, o.app.ID
 	case models.SubjectTrunk:
-		o.trunk.Limits, id = models.TrunkLimits{MaxCalls: calls, DailyLimits: daily}, o.trunk.ID
+		o.trunk.Limits, id = models.CallLimits{MaxCalls: calls, DailyLimits: daily}, o.trunk.ID
 	}
 	require.NoError(t, s.SetLimits(t.Context(), o.customer))
 	require.NoError(t, s.UpdateApplication(t.Context(), o.app))
@@ -343,7 +343,7 @@ func TestApplicationCountsItsParties(t *testing.T) {
 		require.Equal(t, 2, limitedBy(t, dial(call, 3), models.SubjectApplication, id, models.LimitCalls).Room)
 		require.NoError(t, dial(call, 2))
 
-		o.app.Limits = models.ApplicationLimits{MaxCallsPerSecond: 2}
+		o.app.Limits = models.CallLimits{MaxCallsPerSecond: 2}
 		require.NoError(t, s.UpdateApplication(ctx, o.app))
 		require.NoError(t, dial(call, 2))
 		refused := limitedBy(t, dial(call, 1), models.SubjectApplication, id, models.LimitRate)

@@ -40,10 +40,10 @@ type Trunk struct {
 	// RateDeckID is the deck of what goes over the trunk, empty for that of the customer.
 	RateDeckID string `gorm:"serializer:reference"`
 	// Limits are of both directions.
-	Limits    TrunkLimits `gorm:"embedded"`
-	CreatedAt time.Time   `gorm:"serializer:moment;autoCreateTime:false"`
-	UpdatedAt time.Time   `gorm:"serializer:moment;autoUpdateTime:false"`
-	DeletedAt *time.Time  `gorm:"serializer:moment"`
+	Limits    CallLimits `gorm:"embedded"`
+	CreatedAt time.Time  `gorm:"serializer:moment;autoCreateTime:false"`
+	UpdatedAt time.Time  `gorm:"serializer:moment;autoUpdateTime:false"`
+	DeletedAt *time.Time `gorm:"serializer:moment"`
 }
 
 // trunkRow is a trunk as stored: its password sealed, its addresses in a table of their own.
@@ -155,9 +155,9 @@ func (s *Store) UpdateTrunk(ctx context.Context, trunk *Trunk) error {
 		}
 		result := tx.write(ctx).Model(&trunkRow{}).
 			Where("id = ? AND customer_id = ? AND deleted_at IS NULL", row.ID, row.CustomerID).
-			Select("name", "direction", "gateway_name", "proxy", "username", "password", "realm", "from_domain", "register", "is_active",
+			Select(columnsWith("name", "direction", "gateway_name", "proxy", "username", "password", "realm", "from_domain", "register", "is_active",
 				"transport", "port", "application_id", "priority", "weight", "allowed_prefixes", "strip_prefix", "add_prefix", "caller_id_policy", "caller_id",
-				"codecs", "max_calls", "max_calls_per_second", "max_calls_per_day", "max_spend_per_day_micros", "max_call_seconds", "updated_at").
+				"codecs", "updated_at")).
 			Updates(row)
 		if err := changedOne(result, "update trunk %q", row.ID); err != nil {
 			return err

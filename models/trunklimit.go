@@ -2,20 +2,6 @@ package models
 
 import "context"
 
-// TrunkLimits bound the calls of a trunk, to and from its carrier; 0 is no bound.
-type TrunkLimits struct {
-	// MaxCalls is how many calls and dialled parties may be on the trunk at a time, whichever controllers they are at.
-	MaxCalls int
-	// MaxCallsPerSecond is how many may begin in any one second.
-	MaxCallsPerSecond int
-	DailyLimits
-}
-
-// Limited says whether there is a bound on the number of calls or on what they cost.
-func (l *TrunkLimits) Limited() bool {
-	return l.MaxCalls > 0 || l.MaxCallsPerSecond > 0 || l.bounded()
-}
-
 // TakeTrunks makes the transaction, which inserts a call or a leg on each of the trunks, fail with a *LimitError that is ErrTrunkFull where one
 // would then have more calls than it may. A trunk counts as often as it is named. The check comes right before the commit, when the limits are read anew and the calls
 // that others have begun on the trunk are counted, whichever process they are at: so they hold exactly. Trunks without a limit need not be

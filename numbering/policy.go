@@ -30,6 +30,14 @@ type Policy struct {
 	Types []string
 }
 
+// Within is the policy of whoever has a part of what another policy allows: types is nil for all of Types, so that those count which the other allows.
+func Within(allow, deny, types []string) Policy {
+	if types == nil {
+		types = Types
+	}
+	return Policy{Allow: allow, Deny: deny, Types: types}
+}
+
 // Verdict is what a Policy says of a destination, and by which entry: empty where none fits. Type is that of a number which is refused for it.
 type Verdict struct {
 	Allowed bool
@@ -78,7 +86,12 @@ func ParseEntry(s string) (string, error) {
 
 // Unrestricted says whether there is nothing to look up.
 func (p Policy) Unrestricted() bool {
-	return p.listless() && !slices.ContainsFunc(Types, func(kind string) bool { return !slices.Contains(p.Types, kind) })
+	return p.listless() && p.typeless()
+}
+
+// typeless says whether the type of a number does not matter.
+func (p Policy) typeless() bool {
+	return !slices.ContainsFunc(Types, func(kind string) bool { return !slices.Contains(p.Types, kind) })
 }
 
 func (p Policy) listless() bool { return p.Allow == nil && len(p.Deny) == 0 }

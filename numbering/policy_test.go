@@ -34,6 +34,23 @@ func TestCountry(t *testing.T) {
 	}
 }
 
+// Who narrows what another allows has that one's types where it names none.
+func TestPolicyWithinAnother(t *testing.T) {
+	t.Parallel()
+	const premium, satellite = "+19002345678", "+881612345678"
+	for _, c := range []struct {
+		types              []string
+		premium, satellite bool
+	}{{nil, true, true}, {[]string{}, false, false}, {[]string{numbering.TypePremium}, true, false}} {
+		policy := numbering.Within(nil, nil, c.types)
+		require.Equal(t, []bool{c.premium, c.satellite}, []bool{policy.Number(premium).Allowed, policy.Number(satellite).Allowed})
+		require.Equal(t, []bool{c.premium, c.satellite}, []bool{policy.SIP("sip:" + premium + "@example.com").Allowed, policy.SIP("sip:" + satellite + "@example.com").Allowed})
+		require.Equal(t, c.types == nil, policy.Unrestricted())
+	}
+	require.False(t, numbering.Within([]string{"US"}, nil, nil).Number("+4930123456").Allowed)
+	require.False(t, numbering.Within(nil, []string{"DE"}, nil).Number("+4930123456").Allowed)
+}
+
 func TestPolicyOfNumbers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

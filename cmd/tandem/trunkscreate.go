@@ -50,6 +50,9 @@ func (f *trunkFlags) register(set *pflag.FlagSet) {
 	for _, list := range [][2]string{
 		{"inbound-ips", "addresses and networks that calls come from: makes the trunk inbound"}, {"allowed-prefixes", "what the numbers begin with that may be called"},
 		{"codecs", "what is offered to the carrier, the first one first"},
+		{"allowed-destinations", "prefixes and countries that may be called, of what the customer may (default: all)"},
+		{"denied-destinations", "prefixes and countries that may not be called all the same"},
+		{"allowed-destination-types", "premium, satellite, shared_cost, of what the customer may (default: all)"},
 	} {
 		f.lists[list[0]] = set.StringSlice(list[0], nil, list[1])
 	}

@@ -14,10 +14,14 @@ ALTER TABLE applications ADD COLUMN max_spend_per_day_micros BIGINT NOT NULL DEF
 ALTER TABLE applications ADD COLUMN max_call_seconds INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE applications ADD COLUMN allowed_destinations TEXT;
 ALTER TABLE applications ADD COLUMN denied_destinations TEXT;
+ALTER TABLE applications ADD COLUMN allowed_destination_types TEXT;
 
 ALTER TABLE trunks ADD COLUMN max_calls_per_day INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE trunks ADD COLUMN max_spend_per_day_micros BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE trunks ADD COLUMN max_call_seconds INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE trunks ADD COLUMN allowed_destinations TEXT;
+ALTER TABLE trunks ADD COLUMN denied_destinations TEXT;
+ALTER TABLE trunks ADD COLUMN allowed_destination_types TEXT;
 
 -- As customer_usage and customer_starts are for customers.
 CREATE TABLE application_usage (
@@ -53,9 +57,13 @@ ALTER TABLE calls DROP COLUMN queue_until;
 DROP TABLE daily_usage;
 DROP TABLE application_starts;
 DROP TABLE application_usage;
+ALTER TABLE trunks DROP COLUMN allowed_destination_types;
+ALTER TABLE trunks DROP COLUMN denied_destinations;
+ALTER TABLE trunks DROP COLUMN allowed_destinations;
 ALTER TABLE trunks DROP COLUMN max_call_seconds;
 ALTER TABLE trunks DROP COLUMN max_spend_per_day_micros;
 ALTER TABLE trunks DROP COLUMN max_calls_per_day;
+ALTER TABLE applications DROP COLUMN allowed_destination_types;
 ALTER TABLE applications DROP COLUMN denied_destinations;
 ALTER TABLE applications DROP COLUMN allowed_destinations;
 ALTER TABLE applications DROP COLUMN max_call_seconds;
