@@ -201,27 +201,35 @@ func (d *dialing) rounds(parties []*called) (over bool, err error) {
 func (d *dialing) callable(parties []*called) []*leg {
 	var legs []*leg
 	for _, party := range parties {
-		var over *way
-		if party.refused != "" {
-			continue
+		if l := d.legTo(party); l != nil {
+			legs = append(legs, l)
 		}
-		if party.target.Number != "" {
-			if party.tried == len(party.ways) {
-				continue
-			}
-			over = &party.ways[party.tried]
-		} else if party.tried > 0 {
-			continue
-		}
-		party.tried++
-		l := d.s.newLeg(d.kind, party.target, over)
-		l.party, l.limit = party, d.limit
-		l.confirms, l.held = d.group.Confirm != nil, d.group.Hold > 0
-		l.asks = l.confirms || l.held || d.group.Announce != nil
-		l.detect = d.a.MachineDetection
-		legs = append(legs, l)
 	}
 	return legs
+}
+
+// legTo is a leg to a party by the next way, nil where there is none.
+func (d *dialing) legTo(party *called) *leg {
+	var over *way
+	switch {
+	case party.refused != "":
+		return nil
+	case party.target.Number == "":
+		if party.tried > 0 {
+			return nil
+		}
+	case party.tried == len(party.ways):
+		return nil
+	default:
+		over = &party.ways[party.tried]
+	}
+	party.tried++
+	l := d.s.newLeg(d.kind, party.target, over)
+	l.party, l.limit = party, d.limit
+	l.confirms, l.held = d.group.Confirm != nil, d.group.Hold > 0
+	l.asks = l.confirms || l.held || d.group.Announce != nil
+	l.detect = d.a.MachineDetection
+	return l
 }
 
 // passOver takes back a round that was not begun because a trunk has all the calls that it may have, or would have: those for whom there is no room

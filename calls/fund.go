@@ -12,12 +12,22 @@ import (
 // for the least that a call is granted; where it does not, more is held, and where that cannot be had, the party is not called. The switch has the
 // earlier cap before it is told to dial.
 
-// fund prices the parties of a round and sees to it that they are paid for. It returns those that are: the first ones for which the balance lasts.
+// fund prices the parties of a round, each by the first of its ways whose deck has a price, and sees to it that they are paid for. It returns those that
+// are: the first ones for which the balance lasts.
 func (d *dialing) fund(legs []*leg) ([]*leg, error) {
 	s := d.s
 	var priced []*leg
 	for _, l := range legs {
-		switch err := s.price(l); {
+		err := s.price(l)
+		for errors.Is(err, billing.ErrUnlisted) {
+			next := d.legTo(l.party)
+			if next == nil {
+				break
+			}
+			l, err = next, s.price(next)
+		}
+		switch {
+		case errors.Is(err, billing.ErrUnlisted) && l.party.begun: // it ends with what the trunks before said
 		case errors.Is(err, billing.ErrUnlisted):
 			if err := d.refuseTarget(d.verb(), l.party.index, ReasonDestination, "there is no rate for the number"); err != nil {
 				return nil, err

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -33,10 +34,17 @@ func (m *Manager) Foresee(ctx context.Context, req CreateRequest) (*Prospect, er
 	if err != nil {
 		return nil, err
 	}
-	first := &ways[0]
-	offer, err := m.cfg.Rater.Offer(ctx, m.cfg.Store, priced(call, &first.trunk), first.longest)
-	if err != nil {
-		return nil, err
+	var refused error
+	for i := range ways {
+		over := &ways[i]
+		offer, err := m.cfg.Rater.Offer(ctx, m.cfg.Store, priced(call, &over.trunk), over.longest)
+		switch {
+		case err == nil:
+			return &Prospect{Trunk: over.trunk, Number: over.number, CallerID: over.callerID, Offer: offer}, nil
+		case !priceless(err):
+			return nil, err
+		}
+		refused = cmp.Or(refused, err)
 	}
-	return &Prospect{Trunk: first.trunk, Number: first.number, CallerID: first.callerID, Offer: offer}, nil
+	return nil, refused
 }

@@ -119,23 +119,41 @@ func (m *Manager) tellExhausted(ctx context.Context, customerID string, err erro
 	}
 }
 
-// overWays stores an outbound call over the first of its ways whose trunk takes it now. ErrTrunksFull where none does, with the *models.LimitError of the
-// one that will first.
+// overWays stores an outbound call over the first of its ways whose trunk takes it now, at a price that the balance pays. ErrTrunksFull where none does, with
+// the *models.LimitError of the one that will first; where no trunk is full, what the first way's price was refused with, see priceless.
 func overWays(call *models.Call, s *session, ways []way, store func(over *way) (*models.Call, error)) (*models.Call, error) {
 	var full *models.LimitError
+	var refused error
+	decks := map[string]bool{} // they have no price for the call that will do
 	for i := range ways {
 		over := &ways[i]
+		if decks[over.trunk.RateDeckID] {
+			continue
+		}
 		call.TrunkID, call.MaxSeconds = &over.trunk.ID, over.longest
 		if s != nil {
 			s.flow.over = *over
 		}
 		stored, err := store(over)
-		if !errors.Is(err, models.ErrTrunkFull) {
+		switch {
+		case errors.Is(err, models.ErrTrunkFull):
+			full = sooner(full, err)
+		case priceless(err):
+			decks[over.trunk.RateDeckID] = true
+			refused = cmp.Or(refused, err)
+		default:
 			return stored, err
 		}
-		full = sooner(full, err)
+	}
+	if full == nil {
+		return nil, refused
 	}
 	return nil, fmt.Errorf("%w: %w", ErrTrunksFull, full)
+}
+
+// priceless says whether err is that a deck has no price for a call, or none that the balance pays: that of another trunk may.
+func priceless(err error) bool {
+	return errors.Is(err, billing.ErrUnlisted) || errors.Is(err, models.ErrInsufficientBalance)
 }
 
 // newCall is the call that a request asks for, without a node.
