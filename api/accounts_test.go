@@ -224,10 +224,12 @@ func TestUsageAndStatements(t *testing.T) {
 		require.Equal(t, []any{"day", fmt.Sprintf("%d-02-01T00:00:00Z", year), "0.045000", float64(2), 0.5},
 			[]any{usage.str("group_by"), usage.str("from"), usage.json()["total"].(object)["cost"], usage.json()["total"].(object)["calls"], usage.json()["total"].(object)["asr"]})
 		settled := fmt.Sprintf("%d-02-01T12:00:00Z", year)
+		days := fmt.Sprintf("from=%d-02-01&to=%d-03-01", year, year)
+		require.Equal(t, b.get("/v1/usage?"+span).is(200).json(), b.get("/v1/usage?"+days).is(200).json(), "a day is its first moment")
 		require.Len(t, b.get("/v1/usage?from="+settled+"&to="+fmt.Sprintf("%d-02-01T12:00:01Z", year)).is(200).data(), 1, "from is meant")
 		require.Empty(t, b.get("/v1/usage?from="+fmt.Sprintf("%d-02-01T00:00:00Z", year)+"&to="+settled).is(200).data(), "to is not")
 		for query, field := range map[string]string{
-			"from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z": "from", "from=2025-01-01T00:00:00Z&to=2026-01-02T00:00:01Z": "from", "group_by=hour": "group_by", "from=1": "from",
+			"from=2026-01-02T00:00:00Z&to=2026-01-02T00:00:00Z": "from", "from=2025-01-01T00:00:00Z&to=2026-01-02T00:00:01Z": "from", "group_by=hour": "group_by", "from=1": "from", "from=2026-02-30": "from",
 			"to=1": "to", "format=xml": "format",
 		} {
 			b.get("/v1/usage?"+query).refused(codeInvalidRequest, field)

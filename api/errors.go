@@ -231,7 +231,7 @@ func asError(err error) *Error {
 	if denied := (*calls.DestinationError)(nil); errors.As(err, &denied) {
 		reply := notAllowed("to", denied.Why)
 		if denied.Subject == models.SubjectApplication {
-			reply.Message = "the application may not call there (" + denied.Why + "): see its allowed_destinations and denied_destinations"
+			reply.Message = "the application may not call there (" + denied.Why + "): see its allowed_destinations, denied_destinations and allowed_destination_types"
 		}
 		reply.cause = err
 		return reply

@@ -113,7 +113,7 @@ func (p param) schema() *openapi3.Schema {
 	case "integer":
 		schema = openapi3.NewIntegerSchema().WithMin(1).WithMax(maxLimit)
 	case "time":
-		schema = openapi3.NewDateTimeSchema()
+		schema = openapi3.NewAnyOfSchema(openapi3.NewDateTimeSchema(), openapi3.NewStringSchema().WithFormat("date"))
 	default:
 		schema = openapi3.NewStringSchema()
 	}

@@ -57,7 +57,7 @@ func (r *request) page() (models.Page, error) {
 // plus restores the plus sign that a query decodes as a blank when the client did not escape it, as in ?from=+31201234567.
 func plus(value string) string { return strings.ReplaceAll(value, " ", "+") }
 
-// time reads a query parameter that holds an ISO 8601 timestamp; nil when it is absent.
+// time reads a query parameter that holds an ISO 8601 timestamp, or a day, which is its first moment in UTC; nil when it is absent.
 func (r *request) time(name string) (*time.Time, error) {
 	raw, ok := r.query[name]
 	if !ok {
@@ -65,7 +65,10 @@ func (r *request) time(name string) (*time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, plus(raw))
 	if err != nil {
-		return nil, invalid(name, "%s must be a timestamp such as 2026-01-31T12:00:00Z", name)
+		at, err = time.Parse(time.DateOnly, raw)
+	}
+	if err != nil {
+		return nil, invalid(name, "%s must be a timestamp such as 2026-01-31T12:00:00Z, or a day such as 2026-01-31", name)
 	}
 	at = at.UTC()
 	return &at, nil
