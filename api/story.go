@@ -119,7 +119,7 @@ func (t *storyteller) requests() {
 		default:
 			text += ": " + strings.Join(request.Actions, ", ")
 		}
-		t.add(fromRequests, request.StartedAt, laneAnswer, request.ID, request.Error == "", "%s", text)
+		t.add(fromRequests, request.StartedAt, laneAnswer, request.ID, !request.Failed(), "%s", text)
 	}
 }
 

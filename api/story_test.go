@@ -61,6 +61,7 @@ func stories() map[string]*models.CallStory {
 			{ID: "ask_1", RequestID: "req_1", Kind: "answer", URL: "https://a.example/", Attempt: 1, StartedAt: moment(0.01), LatencyMS: 250.4, Status: 503, Error: "only 2xx is an answer"},
 			{ID: "ask_2", RequestID: "req_1", Kind: "answer", URL: "https://a.example/", Attempt: 2, StartedAt: moment(0.27), LatencyMS: 90, Status: 200, Actions: []string{"gather", "dial"}},
 			{ID: "ask_3", RequestID: "req_2", Kind: "result", URL: "https://a.example/menu", Attempt: 1, StartedAt: moment(3.5), LatencyMS: 20, Status: 204},
+			{ID: "ask_4", RequestID: "req_3", Kind: "result", URL: "https://a.example/over", Attempt: 1, StartedAt: moment(14), LatencyMS: 200, Error: models.RequestGivenUp},
 		},
 		Legs: []models.Leg{
 			{ID: "leg_1", ChannelID: "chan-b", Kind: models.LegDial, To: "+15550000003", TrunkID: &trunk, SIPCode: 486, CreatedAt: moment(3.6), RingingAt: at(4), EndedAt: at(5)},

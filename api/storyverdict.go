@@ -82,7 +82,7 @@ func problems(story *models.CallStory, now time.Time) []string {
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	failed := map[string]int{}
 	for i := range story.Requests {
-		if request := &story.Requests[i]; request.Error != "" {
+		if request := &story.Requests[i]; request.Failed() {
 			if failed[request.URL]++; failed[request.URL] == 1 {
 				say("%s gave no actions: %s.", request.URL, request.Error)
 			}

@@ -146,6 +146,9 @@ func (a *asker) askURL(ctx context.Context, target, id string) (*actions.Reply, 
 		begun, started := a.m.cfg.Now(), time.Now()
 		reply, failure := a.try(ctx, target, id, attempt)
 		took := time.Since(started)
+		if failure != nil && errors.Is(failure.Err, context.Canceled) && ctx.Err() != nil {
+			failure.Err = errGivenUp
+		}
 		a.made = append(a.made, a.request(id, target, attempt, begun, took, reply, failure))
 		if !errors.Is(ctx.Err(), context.Canceled) { // else the call has ended meanwhile
 			a.m.cfg.Observer.AnswerURL(answerURLResult(failure), took)
@@ -196,6 +199,9 @@ func (a *asker) try(ctx context.Context, target, id string, attempt int) (*actio
 	a.status = resp.StatusCode
 	return readReply(resp)
 }
+
+// errGivenUp: nobody waits for the answer any more.
+var errGivenUp = errors.New(models.RequestGivenUp)
 
 // errConnectTimeout: no connection in time.
 var errConnectTimeout = errors.New("no connection in time")

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -48,6 +49,31 @@ func FuzzCutText(f *testing.F) {
 		require.True(t, utf8.ValidString(cut))
 		require.True(t, strings.HasPrefix(text, strings.TrimSuffix(cut, "…")))
 		require.LessOrEqual(t, len(cut), limit+len("…"))
+	})
+}
+
+// TestRequestIsGivenUp: an application that is still thinking when the caller hangs up has done nothing wrong.
+func TestRequestIsGivenUp(t *testing.T) {
+	t.Parallel()
+	modelstest.Run(t, "", func(t *testing.T, store *models.Store) {
+		s := newScene(t, store)
+		asking, over := make(chan struct{}), make(chan struct{})
+		s.answers("/answer", func(http.ResponseWriter, asked) {
+			close(asking)
+			<-over
+		})
+		channel := s.callIn()
+		<-asking
+		s.sw.hangup(channel, "ORIGINATOR_CANCEL", "variable_sip_hangup_disposition", "recv_cancel")
+		call := s.end()
+		close(over)
+		require.Equal(t, ReasonCallerHangup, call.Reason)
+		made, err := store.AnswerRequestsOfCall(t.Context(), s.customer.ID, call.ID)
+		require.NoError(t, err)
+		require.Len(t, made, 1)
+		require.Equal(t, models.RequestGivenUp, made[0].Error)
+		require.False(t, made[0].Failed())
+		require.Empty(t, s.dataOf(call.ID, "call.error"))
 	})
 }
 

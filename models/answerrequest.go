@@ -8,6 +8,9 @@ import (
 	"gorm.io/gorm/clause"
 )
 
+// RequestGivenUp is the Error of a request whose answer was not waited for any longer: nothing was wrong with the application.
+const RequestGivenUp = "given up: the call ended or went another way"
+
 // AnswerRequest is one request that a call made to its application: to the answer_url, a result_url or the fallback_url. What the
 // request and its answer said is not kept, but for the names of the actions.
 type AnswerRequest struct {
@@ -25,10 +28,13 @@ type AnswerRequest struct {
 	LatencyMS float64   `gorm:"column:latency_ms"`
 	// Status is that of the answer, 0 where none came; Error says what was wrong, empty where nothing was.
 	Status int
-	Error  string
+	Error  string // RequestGivenUp, or a text
 	// Actions are the names of the actions of the answer, in their order.
 	Actions []string `gorm:"-"`
 }
+
+// Failed says whether the application is to blame that there were no actions.
+func (r *AnswerRequest) Failed() bool { return r.Error != "" && r.Error != RequestGivenUp }
 
 // answerRequestRow is a request as stored: its actions in one text.
 type answerRequestRow struct {
