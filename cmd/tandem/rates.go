@@ -195,13 +195,17 @@ func newRatesEnd(opts *options) *cobra.Command {
 		Use: "end RATE_ID --at DATE", Short: "Say when a rate ends", Args: args(cobra.ExactArgs(1)),
 		RunE: opts.withClient(func(cmd *cobra.Command, c *client, positional []string) error {
 			var item json.RawMessage
-			if err := c.patch(cmd.Context(), "/rates/"+segment(positional[0]), map[string]any{"valid_to": at}, &item); err != nil {
+			body := map[string]any{"valid_to": at}
+			if at == limitNone {
+				body["valid_to"] = nil
+			}
+			if err := c.patch(cmd.Context(), "/rates/"+segment(positional[0]), body, &item); err != nil {
 				return err
 			}
 			return show(opts, cmd.OutOrStdout(), ratesView, item)
 		}),
 	}
-	cmd.Flags().StringVar(&at, "at", "", "day or moment, such as 2026-03-01")
+	cmd.Flags().StringVar(&at, "at", "", "day or moment, such as 2026-03-01; none: where the next rate of the prefix begins")
 	_ = cmd.MarkFlagRequired("at")
 	return cmd
 }

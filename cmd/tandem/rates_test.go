@@ -68,6 +68,7 @@ func TestRateCommands(t *testing.T) { //nolint:paralleltest // t.Setenv
 			[]string{"set", "Retail EUR", "+31", "--per-minute", "0.0125", "--billing", "60/1", "--connect", "0.05", "--connect-on", "attempt", "--valid-from", "2026-01-01"},
 			`POST /rate-decks/deck_1/rates {"billing":"60/1","connect":"0.05","connect_on":"attempt","per_minute":"0.0125","prefix":"+31","valid_from":"2026-01-01"}`, "There, 31",
 		},
+		{[]string{"end", "rate_31", "--at", "none"}, `PATCH /rates/rate_31 {"valid_to":null}`, "There, 31"},
 		{[]string{"end", "rate_31", "--at", "2026-03-01"}, `PATCH /rates/rate_31 {"valid_to":"2026-03-01"}`, "There, 31"},
 		{[]string{"delete", "rate_31", "--yes"}, "DELETE /rates/rate_31", ""},
 		{[]string{"assign", "Retail EUR", "--customer", "cust_1"}, `PATCH /customers/cust_1/rate-deck {"rate_deck_id":"deck_1"}`, "deck_1"},
