@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 )
@@ -15,7 +16,7 @@ import (
 // anyObject stands for an answer whose members are not described.
 type anyObject struct{}
 
-// openapi serves the document, which New has made.
+// openapi serves the document.
 func (s *Server) openapi(*request) (any, error) { return json.RawMessage(s.document), nil }
 
 // about is what a document says of itself.
@@ -30,6 +31,12 @@ var customersAbout = about{
 		"Every POST takes an Idempotency-Key. Unknown fields and query parameters are refused.",
 	security: "An application's API key.",
 }
+
+// The documents, each made once: they are of the routes alone, whatever a server is configured with.
+var (
+	customersDocument = sync.OnceValues(func() ([]byte, error) { return document(customersAbout, (&Server{}).routes()) })
+	operatorsDocument = sync.OnceValues(func() ([]byte, error) { return document(operatorsAbout, (&Server{}).operatorRoutes()) })
+)
 
 // document makes the OpenAPI 3.1 document of the routes.
 func document(about about, routes []route) ([]byte, error) {

@@ -20,7 +20,7 @@ import (
 func operatorBench(b *bench, role string) *bench {
 	b.t.Helper()
 	o := *b
-	o.doc = strictDocument(b.t, b.server.operatorDocument)
+	o.doc = strictDocument(b.t, operatorsStrict)
 	token, err := b.store.CreateOperator(b.t.Context(), &models.Operator{Name: "ana", Role: role})
 	require.NoError(b.t, err)
 	o.key = token

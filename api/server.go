@@ -171,10 +171,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.throttle = newThrottle(cfg.Rates, now, refused)
 	var err error
-	if s.document, err = document(customersAbout, s.routes()); err != nil {
+	if s.document, err = customersDocument(); err != nil {
 		return nil, fmt.Errorf("make the OpenAPI document: %w", err)
 	}
-	if s.operatorDocument, err = document(operatorsAbout, s.operatorRoutes()); err != nil {
+	if s.operatorDocument, err = operatorsDocument(); err != nil {
 		return nil, fmt.Errorf("make the OpenAPI document of the operator API: %w", err)
 	}
 	s.base, s.stop = context.WithCancel(context.Background())
