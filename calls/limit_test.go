@@ -164,7 +164,7 @@ func TestDialToDeniedDestinations(t *testing.T) {
 	bridge := s.sw.await("execute bridge")
 	require.Contains(t, bridge.args, "+4930123456")
 	require.Contains(t, bridge.args, "desk@pbx.example.com")
-	require.NotContains(t, bridge.args, "809")
+	require.NotContains(t, bridge.args, "8095550100")
 	require.NotContains(t, bridge.args, "elsewhere")
 	call := s.end()
 	asks := s.requests()
@@ -177,7 +177,7 @@ func TestDialToDeniedDestinations(t *testing.T) {
 		require.Equal(t, []any{transferFailed, ReasonDestination}, []any{result.Result["transfer_status"], result.Result["reason"]})
 	}
 	for _, line := range s.sw.log() {
-		require.NotContains(t, line, "809")
+		require.NotContains(t, line, "8095550100")
 		require.NotContains(t, line, "elsewhere")
 	}
 	legs, err := s.store.LegsOfCall(t.Context(), s.customer.ID, call.ID)
@@ -261,7 +261,7 @@ func TestPartiesOverTheNextTrunkCount(t *testing.T) {
 		bridges := s.bridges()
 		require.Len(t, bridges, 1)
 		require.Contains(t, bridges[0], "0200")
-		require.NotContains(t, bridges[0], "0201")
+		require.NotContains(t, bridges[0], "15550000201")
 		result := s.data(call.ID, "call.action_completed")["result"].(map[string]any)
 		require.Equal(t, []any{map[string]any{"to": "+15550000201", "reason": ReasonCustomerLimit}}, result["refused"])
 	})

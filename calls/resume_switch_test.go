@@ -293,7 +293,7 @@ func TestFreeSWITCHResumeBetween(t *testing.T) {
 			close(release)
 			stored, err := l.store.CallByID(t.Context(), first.Call["id"].(string))
 			require.NoError(t, err)
-			require.NotContains(t, fmt.Sprintf("%s %v", stored.Cursor.Ask, stored.Cursor.Last), "42", "no secret is stored")
+			require.NotContains(t, fmt.Sprintf("%s %q", stored.Cursor.Ask, stored.Cursor.Last), `"42"`, "no secret is stored")
 			l.succeed(t)
 			l.end()
 			require.Equal(t, 2, count(w.names(stored.ChannelID), "play_and_get_digits"))
