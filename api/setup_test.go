@@ -250,10 +250,13 @@ func (b *bench) documented(request *http.Request, raw []byte) *openapi3filter.Re
 	path := request.URL.EscapedPath()
 	for template, item := range b.doc.Paths.Map() {
 		op := item.GetOperation(request.Method)
+		if op == nil || strings.Count(template, "/") != strings.Count(path, "/") {
+			continue
+		}
 		names := regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(template, -1)
 		pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(template), `([^/]+)`)
 		values := regexp.MustCompile("^" + pattern + "$").FindStringSubmatch(path)
-		if op == nil || values == nil {
+		if values == nil {
 			continue
 		}
 		params := map[string]string{}
