@@ -177,10 +177,7 @@ func (r *request) callFilter() (models.CallFilter, error) {
 		return filter, err
 	}
 	var err error
-	if filter.CreatedAfter, err = r.time("created_after"); err != nil {
-		return filter, err
-	}
-	filter.CreatedBefore, err = r.time("created_before")
+	filter.CreatedAfter, filter.CreatedBefore, err = r.created()
 	return filter, err
 }
 

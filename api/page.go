@@ -63,15 +63,21 @@ func (r *request) time(name string) (*time.Time, error) {
 	if !ok {
 		return nil, nil
 	}
-	at, err := time.Parse(time.RFC3339, plus(raw))
-	if err != nil {
-		at, err = time.Parse(time.DateOnly, raw)
-	}
+	at, err := parseMoment(raw)
 	if err != nil {
 		return nil, invalid(name, "%s must be a timestamp such as 2026-01-31T12:00:00Z, or a day such as 2026-01-31", name)
 	}
-	at = at.UTC()
 	return &at, nil
+}
+
+// parseMoment reads an ISO 8601 timestamp, or a day, which is its first moment in UTC.
+func parseMoment(text string) (time.Time, error) {
+	text = plus(text)
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		at, err = time.Parse(time.DateOnly, text)
+	}
+	return at.UTC(), err
 }
 
 // stamp writes a time in the contract's form, YYYY-MM-DDThh:mm:ssZ.

@@ -186,16 +186,12 @@ func (c *checks) moment(field string, value *string) *time.Time {
 	if value == nil {
 		return nil
 	}
-	text := plus(*value)
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		at, err = time.Parse(time.DateOnly, text)
-	}
+	at, err := parseMoment(*value)
 	if err != nil || at.Year() < 1970 {
 		c.refuse(field, "%s must be a day such as 2026-01-31, or a timestamp such as 2026-01-31T12:00:00Z", field)
 		return nil
 	}
-	at = at.UTC().Truncate(time.Second)
+	at = at.Truncate(time.Second)
 	return &at
 }
 
