@@ -244,8 +244,9 @@ func (e *examination) invite(ctx context.Context, step *TrunkStep) {
 	case !e.trunk.Routing.Allows(e.test.To):
 		step.conclude(StepFailed, "The trunk may not call the number: see its allowed_prefixes.", "Add the beginning of the number to allowed_prefixes, or name another number.")
 		return
-	case !e.allowed().Allowed:
-		step.conclude(StepFailed, "The trunk may not call the number: "+e.allowed().String()+".",
+	}
+	if verdict := e.allowed(); !verdict.Allowed {
+		step.conclude(StepFailed, "The trunk may not call the number: "+verdict.String()+".",
 			"Change allowed_destinations, denied_destinations or allowed_destination_types of the trunk, or name another number.")
 		return
 	}
